@@ -9,9 +9,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from deepsup.errors import DeepsupError as DeepsupError
+    from deepsup.objective import Loss as Loss
+    from deepsup.objective import Objective as Objective
+    from deepsup.supervision import Companion as Companion
+    from deepsup.supervision import DeeplySupervised as DeeplySupervised
+    from deepsup.supervision import DeepOutput as DeepOutput
+    from deepsup.supervision import supervise as supervise
 
 _HOME = {
+    "Companion": "supervision",
+    "DeepOutput": "supervision",
+    "DeeplySupervised": "supervision",
     "DeepsupError": "errors",
+    "Loss": "objective",
+    "Objective": "objective",
+    "supervise": "supervision",
 }
 
 __all__ = sorted(_HOME)
