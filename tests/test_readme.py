@@ -15,7 +15,10 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(("page", "index"), [(p, i) for p in ("README.md", "docs/supervision.md") for i in range(len(blocks(p)))])  # fmt: skip
+PAGES = ["README.md", "docs/supervision.md"]
+
+
+@pytest.mark.parametrize(("page", "index"), [(page, index) for page in PAGES for index in range(len(blocks(page)))])
 def test_python_blocks_run(page: str, index: int) -> None:
     model = torchvision.models.resnet18(num_classes=10)
     names = {"model": model, "images": torch.randn(4, 3, 64, 64), "labels": torch.arange(4), "epoch": 1, "epochs": 10}
