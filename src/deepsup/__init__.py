@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from deepsup.errors import DeepsupError as DeepsupError
+    from deepsup.networks import create_network as create_network
+    from deepsup.networks import list_networks as list_networks
 
 _HOME = {
     "DeepsupError": "errors",
+    "create_network": "networks",
+    "list_networks": "networks",
 }
 
 __all__ = sorted(_HOME)
