@@ -4,7 +4,7 @@ K classes, D features, S super-classes; beta [K,D] are the class weights, theta 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +68,7 @@ class TreePrior(nn.Module):
         """[K, ...] -> theta [S, D], the closed form."""
         beta = self._flat(weight)
         sums = beta.new_zeros(len(self.size), beta.shape[1]).index_add(0, self.parent, beta)
-        return sums / (self.size + self.lambda1 / self.lambda2).to(beta.dtype).unsqueeze(1)
+        return sums / (self.size.to(beta.dtype) + self.lambda1 / self.lambda2).unsqueeze(1)
 
     def forward(self, weight: Tensor) -> Tensor:
         """[K, ...] -> the penalty, one number."""
@@ -95,6 +95,9 @@ def _parents(tree: Mapping[str, Sequence[int]], num_classes: int) -> list[int]:
     """The tree as the super-class of each class, if every class has exactly one."""
     if not isinstance(tree, Mapping):
         raise NetworkError(f"tree is {tree!r}; expected a mapping such as {{'fish': [0, 1], 'trees': [2, 3]}}")
+    for name, classes in tree.items():
+        if not isinstance(classes, Iterable) or isinstance(classes, str):
+            raise NetworkError(f"tree has {classes!r} under {name!r}; expected a list of classes, counted from 0")
     given = Counter(count("a class of tree", leaf, least=0) for classes in tree.values() for leaf in classes)
     missing = sorted(set(range(num_classes)) - set(given))
     if missing:
