@@ -33,7 +33,7 @@ def test_training_masks_every_weight_of_every_example(examples_at_a_time: int, m
     fast = layer(v)
     torch.manual_seed(11)  # the same draws again, in the order in which the layer makes them
     chunks = [len(chunk) for chunk in v.split(examples_at_a_time)]
-    mask = torch.cat([torch.empty(size, 3, 4, dtype=torch.bool).bernoulli_(0.6) for size in chunks])
+    mask = torch.cat([torch.rand(size, 3, 4) < 0.6 for size in chunks])
     bias_mask = torch.empty(5, 3, dtype=torch.float64).bernoulli_(0.6)
     slow = slow_dropconnect(v, layer, mask, bias_mask)
     torch.testing.assert_close(fast, slow)

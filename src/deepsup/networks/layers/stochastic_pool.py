@@ -4,6 +4,7 @@ B batch, C channels, H W map, H' W' pooled map, k window side.
 """
 
 import math
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -53,17 +54,26 @@ class StochasticPool2d(nn.Module):
     @torch.no_grad()
     def _draw(self, active: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C, H', W'] long: which cell, counted along the rows of H x W, each window drew."""
-        height, width = active.shape[2:]
-        over = [self._overhang(width), self._overhang(height)]
-        windows = F.pad(active, (0, over[0], 0, over[1]), value=-1.0)  # -1: behind even a zero of the map itself
-        windows = windows.unfold(2, self.kernel_size, self.stride).unfold(3, self.kernel_size, self.stride)
-        windows = windows.flatten(4)  # [B, C, H', W', k*k]
-        # the first of exponential clocks with rates a_i to ring is i with probability a_i / sum(a)
-        cell = (windows / torch.empty_like(windows).exponential_()).argmax(-1)
-        rows, columns = cell.shape[2:]
-        top = torch.arange(rows, device=cell.device)[:, None] * self.stride
-        left = torch.arange(columns, device=cell.device) * self.stride
-        return (top + cell // self.kernel_size) * width + left + cell % self.kernel_size
+        k, stride, (height, width) = self.kernel_size, self.stride, active.shape[2:]
+        padded = F.pad(active, (0, self._overhang(width), 0, self._overhang(height)))
+        rows, columns = ((side - k) // stride + 1 for side in padded.shape[2:])
+        # cell (y, x) of every window at once; k*k slices are quicker than unfolded windows, and need one draw a window
+        cells = [
+            padded[:, :, y : y + stride * rows : stride, x : x + stride * columns : stride]
+            for y in range(k)
+            for x in range(k)
+        ]
+        total = reduce(torch.add, cells)
+        # the first cell at which the running sum reaches a threshold in (0, total]: a zero is never the first
+        threshold = total * (1 - torch.rand_like(total))
+        reached, cell = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.long)
+        for values in cells:
+            reached = reached + values
+            cell += reached < threshold
+        # compilers may round the two sums differently; the clamps then keep a draw inside the map
+        y = (torch.arange(rows, device=cell.device)[:, None] * stride + cell // k).clamp(max=height - 1)
+        x = (torch.arange(columns, device=cell.device) * stride + cell % k).clamp(max=width - 1)
+        return y * width + x
 
     def _overhang(self, side: int) -> int:
         """By how many cells the last window sticks out."""
