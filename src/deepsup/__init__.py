@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from deepsup.errors import DeepsupError as DeepsupError
+    from deepsup.networks import create_network as create_network
+    from deepsup.networks import list_networks as list_networks
     from deepsup.objective import Loss as Loss
     from deepsup.objective import Objective as Objective
     from deepsup.supervision import Companion as Companion
@@ -23,6 +25,8 @@ _HOME = {
     "DeepsupError": "errors",
     "Loss": "objective",
     "Objective": "objective",
+    "create_network": "networks",
+    "list_networks": "networks",
     "supervise": "supervision",
 }
 

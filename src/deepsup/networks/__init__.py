@@ -1,0 +1,42 @@
+"""The trunks of the paper's tables, every rival included: a name in, a plain ``nn.Module`` out.
+
+They know nothing of supervision; which layers conventionally get a companion they carry as data, in ``taps``.
+"""
+
+from deepsup.networks.fast import fit_whitening
+from deepsup.networks.layers import (
+    DropConnectLinear,
+    LocallyConnected2d,
+    MaxoutConv2d,
+    MaxoutLinear,
+    StochasticPool2d,
+    UnscaledDropout,
+    WhiteningConv2d,
+    cross_map_norm,
+)
+from deepsup.networks.norms import cap_norms, cap_rows
+from deepsup.networks.registry import NetworkDescription, create_network, describe, list_networks
+from deepsup.networks.table import Network, Published
+from deepsup.networks.tree_prior import CIFAR100_TREE as CIFAR100_TREE
+from deepsup.networks.tree_prior import TreePrior
+
+__all__ = [
+    "DropConnectLinear",
+    "LocallyConnected2d",
+    "MaxoutConv2d",
+    "MaxoutLinear",
+    "Network",
+    "NetworkDescription",
+    "Published",
+    "StochasticPool2d",
+    "TreePrior",
+    "UnscaledDropout",
+    "WhiteningConv2d",
+    "cap_norms",
+    "cap_rows",
+    "create_network",
+    "cross_map_norm",
+    "describe",
+    "fit_whitening",
+    "list_networks",
+]

@@ -1,0 +1,62 @@
+"""Sizes and options -> the rows of the two conventional nets: convolutions, poolings, fully connected layers.
+
+B batch, C channels, H W map, K classes.
+"""
+
+from typing import Any
+
+from torch import nn
+
+from deepsup.networks.checks import probability
+from deepsup.networks.table import Published, Table
+
+CNN_OPTIONS: dict[str, object] = {"drop": 0.5}
+"""``drop``: the probability of the two dropouts, before each fully connected layer."""
+
+
+def cnn(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
+    """Build a conventional CNN for MNIST: 431,080 parameters for 10 classes.
+
+    Not published: the paper says "conventional CNN" and gives no sizes, and those of its table's CNN (Jarrett et al.
+    2009, 0.53 %) were not found either. Chosen: LeNet as Caffe's MNIST example has it (5x5 20, 5x5 50, FC 500), with
+    a ReLU behind every hidden layer and the paper's two dropouts of 0.5. Maps of a 28x28 image: 20 at 24x24; 12x12;
+    50 at 8x8; 4x4; 500; K.
+    """
+    drop = probability("drop", options["drop"])
+    for block, width in enumerate((20, 50), 1):
+        table.conv(f"conv{block}", width, 5)
+        table.relu(f"relu{block}")
+        table.max_pool(f"pool{block}", 2, 2)
+    table.flatten()
+    table.add("drop1", nn.Dropout(drop))
+    table.linear("fc1", 500)
+    table.relu("relu3")
+    table.add("drop2", nn.Dropout(drop))
+    table.linear("scores", num_classes)
+    return ("conv1", "conv2")
+
+
+def tree_cifar100(table: Table, num_classes: int) -> tuple[str, ...]:
+    """Build the net under the tree-based prior on CIFAR-100: 13,925,988 parameters for 100 classes.
+
+    Source: Srivastava & Salakhutdinov 2013 [from memory of the paper, not checked against its text]. The sizes (5x5
+    convolutions of 96, 128, 256, max pooling 3/2, two FC of 2048, keep rates .9 .75 .75 .5 .5 .5, norms capped at 4)
+    are read in Srivastava's dropout net for SVHN; that this paper uses it is from memory. Padding 2 is chosen. Maps
+    of a 32x32 image: 96 at 32x32; 16x16; 128 at 16x16; 8x8; 256 at 8x8; 4x4; 2048; 2048; K.
+
+    The prior itself is ``TreePrior``, a penalty on the weights of ``scores``.
+    """
+    capped = Published(cap=4.0)
+    table.add("drop0", nn.Dropout(0.1))
+    for block, (width, drop) in enumerate(((96, 0.25), (128, 0.25), (256, 0.5)), 1):
+        table.conv(f"conv{block}", width, 5, padding=2, published=capped)
+        table.relu(f"relu{block}")
+        table.max_pool(f"pool{block}", 3, 2)
+        table.add(f"drop{block}", nn.Dropout(drop))
+    table.flatten()
+    for layer in (4, 5):
+        table.linear(f"fc{layer}", 2048, published=capped)
+        table.relu(f"relu{layer}")
+        table.add(f"drop{layer}", nn.Dropout(0.5))
+    table.linear("scores", num_classes, published=capped)
+    return ("conv1", "conv2", "conv3")

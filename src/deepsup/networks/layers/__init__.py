@@ -1,0 +1,22 @@
+"""The layers of the rivals: each takes a tensor and gives one, and knows nothing of the networks built from it."""
+
+from deepsup.networks.layers.dropconnect import DropConnectLinear
+from deepsup.networks.layers.dropout import UnscaledDropout
+from deepsup.networks.layers.local import LocallyConnected2d
+from deepsup.networks.layers.maxout import MaxoutConv2d, MaxoutLinear
+from deepsup.networks.layers.response_norm import cross_map_norm
+from deepsup.networks.layers.scale import Scale
+from deepsup.networks.layers.stochastic_pool import StochasticPool2d
+from deepsup.networks.layers.whitening import WhiteningConv2d
+
+__all__ = [
+    "DropConnectLinear",
+    "LocallyConnected2d",
+    "MaxoutConv2d",
+    "MaxoutLinear",
+    "Scale",
+    "StochasticPool2d",
+    "UnscaledDropout",
+    "WhiteningConv2d",
+    "cross_map_norm",
+]

@@ -1,0 +1,60 @@
+"""Maps [B,C,H,W] -> maps [B,O,H',W'] by a convolution whose filters differ from place to place (not shared).
+
+B batch, C channels, H W map, O output channels, H' W' output map, L = H' * W' places, k kernel side.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from deepsup.errors import NetworkError
+from deepsup.networks.checks import count
+from deepsup.networks.layers.memory_format import keep_format
+
+
+class LocallyConnected2d(nn.Module):
+    """cuda-convnet's ``local`` layer: its own filter and bias at every place of the output map, stride 1.
+
+    ``size`` is the side of the (square) input map. ``weight`` is [L, C*k*k, O], ``bias`` [L, O].
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, size: int, kernel_size: int, padding: int = 0) -> None:
+        super().__init__()
+        self.in_channels = count("in_channels of LocallyConnected2d", in_channels)
+        self.size = count("size of LocallyConnected2d", size)
+        self.kernel_size = count("kernel_size of LocallyConnected2d", kernel_size)
+        self.padding = count("padding of LocallyConnected2d", padding, least=0)
+        self.out_size = self.size + 2 * self.padding - self.kernel_size + 1
+        if self.out_size < 1:
+            raise NetworkError(
+                f"LocallyConnected2d has kernels of {self.kernel_size}, its padded maps are "
+                f"{self.size + 2 * self.padding} wide; expected maps at least as wide as the kernel"
+            )
+        places, fan_in = self.out_size**2, self.in_channels * self.kernel_size**2
+        out = count("out_channels of LocallyConnected2d", out_channels)
+        self.weight = nn.Parameter(torch.empty(places, fan_in, out))
+        self.bias = nn.Parameter(torch.empty(places, out))
+        bound = 1 / math.sqrt(fan_in)  # what nn.Conv2d does by default
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, O, H', W']."""
+        if x.shape[1:] != (self.in_channels, self.size, self.size):
+            raise NetworkError(
+                f"LocallyConnected2d got maps {tuple(x.shape[1:])}; it was built for "
+                f"{(self.in_channels, self.size, self.size)}, and its filters belong to places"
+            )
+        patches = F.unfold(x, self.kernel_size, padding=self.padding)  # [B, C*k*k, L]
+        out = torch.baddbmm(self.bias.unsqueeze(1), patches.permute(2, 0, 1), self.weight)  # [L, B, O]
+        maps = out.view(self.out_size, self.out_size, *out.shape[1:]).permute(2, 3, 0, 1)
+        return keep_format(maps, x)
+
+    def extra_repr(self) -> str:
+        """The settings, for ``print(network)``."""
+        return (
+            f"{self.in_channels}, {self.bias.shape[1]}, size={self.size}, kernel_size={self.kernel_size}, "
+            f"padding={self.padding}"
+        )

@@ -1,0 +1,85 @@
+"""Non-negative maps [B,C,H,W] -> pooled maps [B,C,H',W'], each cell drawn from its window (Zeiler & Fergus 2013).
+
+B batch, C channels, H W map, H' W' pooled map, k window side.
+"""
+
+import math
+from functools import reduce
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from deepsup.errors import NetworkError
+from deepsup.networks.checks import count
+from deepsup.networks.layers.memory_format import keep_format
+
+
+class StochasticPool2d(nn.Module):
+    """Stochastic pooling: in a window with activations a, cell i has probability a_i / sum(a).
+
+    Training draws one cell, per example, map and window; the gradient goes to that cell alone. Evaluation
+    returns the expectation, sum(a^2) / sum(a). Windows overhang at the right and bottom (ceil mode); what hangs over
+    counts as zero and is never drawn.
+
+    The paper's text on windows without a positive cell was not found; as in every code read they give 0. Cells
+    below zero are never drawn either: put the layer behind a ReLU.
+    """
+
+    def __init__(self, kernel_size: int, stride: int | None = None) -> None:
+        super().__init__()
+        self.kernel_size = count("kernel_size of StochasticPool2d", kernel_size)
+        self.stride = self.kernel_size if stride is None else count("stride of StochasticPool2d", stride)
+        if self.stride > self.kernel_size:
+            raise NetworkError(
+                f"stride of StochasticPool2d is {self.stride}, its windows {self.kernel_size} wide; "
+                "expected a stride of at most the window, so that no cell is left out"
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C, H', W']."""
+        active = x.clamp(min=0)
+        if not self.training:
+            return self._expected(active)
+        drawn = self._draw(active.detach())
+        pooled = active.flatten(2).gather(2, drawn.flatten(2)).view(drawn.shape)
+        return keep_format(pooled, x)
+
+    def _expected(self, active: Tensor) -> Tensor:
+        """sum(a^2) / sum(a) of every window; the mean's divisor cancels."""
+        total = F.avg_pool2d(active, self.kernel_size, self.stride, ceil_mode=True)
+        squares = F.avg_pool2d(active.square(), self.kernel_size, self.stride, ceil_mode=True)
+        return squares / torch.where(total > 0, total, 1.0)
+
+    @torch.no_grad()
+    def _draw(self, active: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C, H', W'] long: which cell, counted along the rows of H x W, each window drew."""
+        k, stride, (height, width) = self.kernel_size, self.stride, active.shape[2:]
+        padded = F.pad(active, (0, self._overhang(width), 0, self._overhang(height)))
+        rows, columns = ((side - k) // stride + 1 for side in padded.shape[2:])
+        # cell (y, x) of every window at once; k*k slices are quicker than unfolded windows, and need one draw a window
+        cells = [
+            padded[:, :, y : y + stride * rows : stride, x : x + stride * columns : stride]
+            for y in range(k)
+            for x in range(k)
+        ]
+        total = reduce(torch.add, cells)
+        # the first cell at which the running sum reaches a threshold in (0, total]: a zero is never the first
+        threshold = total * (1 - torch.rand_like(total))
+        reached, cell = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.long)
+        for values in cells:
+            reached = reached + values
+            cell += reached < threshold
+        # compilers may round the two sums differently; the clamps then keep a draw inside the map
+        y = (torch.arange(rows, device=cell.device)[:, None] * stride + cell // k).clamp(max=height - 1)
+        x = (torch.arange(columns, device=cell.device) * stride + cell % k).clamp(max=width - 1)
+        return y * width + x
+
+    def _overhang(self, side: int) -> int:
+        """By how many cells the last window sticks out."""
+        windows = max(math.ceil((side - self.kernel_size) / self.stride) + 1, 1)
+        return (windows - 1) * self.stride + self.kernel_size - side
+
+    def extra_repr(self) -> str:
+        """The settings, for ``print(network)``."""
+        return f"kernel_size={self.kernel_size}, stride={self.stride}"

@@ -1,0 +1,68 @@
+"""Images [B,C,H,W] -> decorrelated patches [B,2*C*k*k,H-k+1,W-k+1] by a fixed convolution fitted to training images.
+
+B batch, C channels, H W image, k kernel side.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from deepsup.errors import NetworkError
+from deepsup.networks.checks import count, number
+
+
+class WhiteningConv2d(nn.Module):
+    """A first layer that is not learned: the eigenvectors of the training patches, each scaled to unit variance.
+
+    Every filter comes with its negative, so that an activation behind it loses nothing. ``weight`` is a buffer:
+    the optimizer does not see it, ``state_dict`` does. ``bias`` is learned. Until ``fit`` is called the filters are a
+    random orthogonal basis.
+
+    The idea is Page's (2018), patch size 2 and negated copies are hlb-CIFAR10's and cifar10-airbench's.
+    """
+
+    weight: Tensor
+
+    def __init__(self, in_channels: int, kernel_size: int = 2) -> None:
+        super().__init__()
+        self.in_channels = count("in_channels of WhiteningConv2d", in_channels)
+        self.kernel_size = count("kernel_size of WhiteningConv2d", kernel_size)
+        size = self.in_channels * self.kernel_size**2
+        self.out_channels = 2 * size
+        basis = nn.init.orthogonal_(torch.empty(size, size))
+        self.register_buffer("weight", self._with_negatives(basis))
+        self.bias = nn.Parameter(torch.zeros(self.out_channels))
+
+    @torch.no_grad()
+    def fit(self, images: Tensor, eps: float = 5e-4) -> None:
+        """Set the filters from ``images`` [B, C, H, W], preprocessed as they will be in training.
+
+        ``eps`` is added to the eigenvalues, lest noise in directions without variance be blown up.
+        """
+        number("eps of WhiteningConv2d.fit", eps, least=0)
+        if images.dim() != 4 or images.shape[1] != self.in_channels or min(images.shape[2:]) < self.kernel_size:
+            raise NetworkError(
+                f"WhiteningConv2d.fit got images of shape {tuple(images.shape)}; "
+                f"expected [B, {self.in_channels}, H, W] with H and W of at least {self.kernel_size}"
+            )
+        patches = F.unfold(images.double(), self.kernel_size).transpose(1, 2).flatten(0, 1)  # [B*L, C*k*k]
+        if len(patches) < 2 or not patches.isfinite().all():
+            raise NetworkError(
+                f"WhiteningConv2d.fit got {len(images)} images with {len(patches)} patches; expected at least two "
+                "patches, all of finite numbers"
+            )
+        eigenvalues, eigenvectors = torch.linalg.eigh(patches.T.cov())
+        scale = (eigenvalues.clamp(min=0) + eps).rsqrt()
+        self.weight.copy_(self._with_negatives((eigenvectors * scale).T.flip(0)))  # the largest variance first
+
+    def _with_negatives(self, basis: Tensor) -> Tensor:
+        """[C*k*k, C*k*k], a filter a row -> [2*C*k*k, C, k, k]."""
+        return torch.cat([basis, -basis]).reshape(-1, self.in_channels, self.kernel_size, self.kernel_size)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, 2*C*k*k, H-k+1, W-k+1]."""
+        return F.conv2d(images, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """The settings, for ``print(network)``."""
+        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
