@@ -8,10 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from deepsup.data import load_data as load_data
     from deepsup.errors import DeepsupError as DeepsupError
 
 _HOME = {
     "DeepsupError": "errors",
+    "load_data": "data",
 }
 
 __all__ = sorted(_HOME)

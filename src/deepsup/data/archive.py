@@ -1,0 +1,55 @@
+"""A tar archive in, its plain files in a folder out; nothing lands or links elsewhere or fills the disk."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from deepsup.data.files import disk_errors_named
+from deepsup.errors import DataError
+
+MOST_BYTES = 2**30
+"""What an archive may unpack to: CIFAR-10 and CIFAR-100 need a fifth of it."""
+
+
+def unpack(archive: Path, folder: Path) -> list[Path]:
+    """Unpack every file of a (compressed) tar below a folder and return their places."""
+    unpacked, room = [], MOST_BYTES
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                inside = _checked(member, archive)
+                room -= member.size
+                if room < 0:
+                    raise DataError(f"{archive}: unpacks to more than {MOST_BYTES:,} bytes; refused")
+                if member.isfile():
+                    unpacked.append(_write(tar, member, folder / inside))
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise DataError(f"{archive}: damaged archive ({error}); move {archive.name} away and get it again") from error
+    except OSError as error:  # gzip reports a failed checksum as one
+        raise DataError(f"{archive}: cannot be read ({error}); move {archive.name} away and get it again") from error
+    return unpacked
+
+
+def _checked(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
+    inside = PurePosixPath(member.name)
+    if inside.is_absolute() or ".." in inside.parts or "\\" in member.name or ":" in member.name:
+        raise DataError(f"{archive}: its member {member.name!r} points outside the archive; refused")
+    if not (member.isfile() or member.isdir()):
+        raise DataError(f"{archive}: its member {member.name!r} is a link or a device; expected plain files; refused")
+    return inside
+
+
+def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> Path:
+    source = tar.extractfile(member)
+    assert source is not None, "only plain files come here"
+    with disk_errors_named(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file = target.open("wb")
+    with source, file:
+        # Only the write side may blame the disk: what the archive raises is the archive's fault.
+        while chunk := source.read(1 << 20):
+            with disk_errors_named(target.parent):
+                file.write(chunk)
+    return target
