@@ -11,7 +11,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from deepsup.errors import DataError
 
@@ -71,17 +70,33 @@ class Augment:
         height, width = images.shape[2:]
         if self.border == "reflect" and self.pad >= min(height, width):
             raise DataError(f"cannot reflect {self.pad} pixels of images {height}x{width}; expected a smaller pad")
-        mode = "constant" if self.border == "zero" else "reflect"
-        padded = F.pad(images, [self.pad] * 4, mode=mode) if self.pad else images
-        # One gather does both: row indices [B,H,1], and column indices [B,1,W] that run backwards where mirrored.
-        device = images.device
-        rows = (draw.top[:, None] + torch.arange(height)).to(device)[:, :, None]
-        columns = torch.arange(width).expand(len(draw.left), width)
-        columns = torch.where(draw.mirrored[:, None], width - 1 - columns, columns)
-        columns = (draw.left[:, None] + columns).to(device)[:, None, :]
-        which = torch.arange(len(images), device=device)[:, None, None]
-        pixels = padded.permute(0, 2, 3, 1)[which, rows, columns]  # [B,H,W,C]
+        pixels = self._windows(self._padded(images), draw, height, width)
+        mirrored = draw.mirrored.nonzero()[:, 0].to(images.device)
+        pixels.index_copy_(0, mirrored, pixels.index_select(0, mirrored).flip(2))
         return pixels.permute(0, 3, 1, 2)
+
+    def _padded(self, images: Tensor) -> Tensor:
+        """[B,C,H,W] -> [B,H+2p,W+2p,C], contiguous."""
+        batch, channels, height, width = images.shape
+        p, pixels = self.pad, images.permute(0, 2, 3, 1)
+        bottom, right = p + height, p + width
+        padded = images.new_zeros(batch, height + 2 * p, width + 2 * p, channels)
+        padded[:, p:bottom, p:right] = pixels
+        if self.border == "reflect" and p:
+            padded[:, p:bottom, :p] = pixels[:, :, 1 : p + 1].flip(2)
+            padded[:, p:bottom, right:] = pixels[:, :, -p - 1 : -1].flip(2)
+            padded[:, :p] = padded[:, p + 1 : 2 * p + 1].flip(1)
+            padded[:, bottom:] = padded[:, bottom - p - 1 : bottom - 1].flip(1)
+        return padded
+
+    def _windows(self, padded: Tensor, draw: Draw, height: int, width: int) -> Tensor:
+        """[B,H+2p,W+2p,C] -> [B,H,W,C]. A row of a window lies in one piece, so each is one copy of W*C values."""
+        batch, tall, wide, channels = padded.shape
+        # Row p of this view begins at pixel p of the flat memory; rows overlap, and are only read.
+        rows = padded.as_strided((batch * tall * wide - width + 1, width * channels), (channels, 1))
+        line = torch.arange(batch)[:, None] * tall + draw.top[:, None] + torch.arange(height)  # [B,H]
+        begin = (line * wide + draw.left[:, None]).flatten().to(padded.device)
+        return rows.index_select(0, begin).view(batch, height, width, channels)
 
 
 AUGMENTATIONS: dict[str, Augment | None] = {
