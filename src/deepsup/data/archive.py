@@ -1,7 +1,8 @@
-"""A tar archive in, its plain files in a folder out; nothing lands or links elsewhere or fills the disk."""
+"""A .tar.gz archive in, its plain files in a folder out; nothing lands or links elsewhere or fills the disk."""
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
@@ -14,21 +15,24 @@ MOST_BYTES = 2**30
 
 
 def unpack(archive: Path, folder: Path) -> list[Path]:
-    """Unpack every file of a (compressed) tar below a folder and return their places."""
+    """Unpack every file of a .tar.gz below a folder and return their places."""
     unpacked, room = [], MOST_BYTES
     try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                inside = _checked(member, archive)
-                room -= member.size
-                if room < 0:
-                    raise DataError(f"{archive}: unpacks to more than {MOST_BYTES:,} bytes; refused")
-                if member.isfile():
-                    unpacked.append(_write(tar, member, folder / inside))
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive}: damaged archive ({error}); move {archive.name} away and get it again") from error
-    except OSError as error:  # gzip reports a failed checksum as one
-        raise DataError(f"{archive}: cannot be read ({error}); move {archive.name} away and get it again") from error
+        with gzip.open(archive) as packed:
+            with tarfile.open(fileobj=packed, mode="r|") as tar:
+                for member in tar:
+                    inside = _checked(member, archive)
+                    room -= member.size
+                    if room < 0:
+                        raise DataError(f"{archive}: unpacks to more than {MOST_BYTES:,} bytes; refused")
+                    if member.isfile():
+                        unpacked.append(_write(tar, member, folder / inside))
+            # tar stops at its own end mark; the checksum of all stands behind it
+            while room > 0 and (rest := packed.read(1 << 20)):
+                room -= len(rest)
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{archive}: damaged archive ({reason}); move {archive.name} away and get it again") from error
     return unpacked
 
 

@@ -47,6 +47,15 @@ def disk_errors_named(folder: Path) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def read_errors_named() -> Iterator[None]:
+    """Turn a file that the system will not hand over into one line that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename or 'the data'}: {error.strerror or error}") from error
+
+
 def put(source: Path, target: Path) -> bool:
     """Move a finished file to its place on the same disk, at once and for good; False if one is there already."""
     if target.exists():

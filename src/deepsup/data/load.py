@@ -10,6 +10,7 @@ from pathlib import Path
 from deepsup.data.catalog import KNOWN, Known, Layout
 from deepsup.data.cifar import read_binary, read_python
 from deepsup.data.dataset import Dataset, Part
+from deepsup.data.files import read_errors_named
 from deepsup.data.idx import read_pair
 from deepsup.data.own import read_folder, read_npz
 from deepsup.data.sources import Found, obtain
@@ -43,7 +44,8 @@ def load_data(
     if extra and (known is None or "extra" not in known.counts):
         raise DataError(f"{source} has no part 'extra'; only svhn has")
     if known is None:
-        return _load_own(source, image_size)
+        with read_errors_named():
+            return _load_own(source, image_size)
     if image_size is not None:
         raise DataError(f"image_size={image_size} for {known.name}, which has its own; expected it with a folder only")
     return load_known(known, extra, download)[0]
@@ -75,11 +77,11 @@ def load_known(known: Known, extra: bool = False, download: bool = True) -> tupl
     held: dict[str, Part] = {}
     notes: list[str] = []
     for part, paths in found.parts.items():
-        held[part], digests = reader(found.layout, known)(paths)
-        notes += [
-            _other_digest(path, known) for path, md5 in digests.items() if not _published(path, md5, found.layout)
-        ]
-        _check_count(known, part, held[part], paths)
+        with read_errors_named():
+            held[part], digests = reader(found.layout, known)(paths)
+        others = [path for path, md5 in digests.items() if md5 != found.layout.md5[path.name.removesuffix(".gz")]]
+        notes += [f"{path}: read, but its md5 is not the one published for {known.name}" for path in others]
+        _check_count(known, part, held[part], others or paths)
     for note in notes:
         logger.warning("%s", note)
     data = Dataset(known.name, known.classes, held["train"], held["test"], extra=held.get("extra"), notes=tuple(notes))
@@ -100,19 +102,11 @@ def reader(layout: Layout, known: Known) -> Callable[[list[Path]], tuple[Part, d
     return lambda paths: read_svhn(*paths)
 
 
-def _published(path: Path, md5: str, layout: Layout) -> bool:
-    return md5 == layout.md5[path.name.removesuffix(".gz")]
-
-
-def _other_digest(path: Path, known: Known) -> str:
-    return f"{path}: read, but its md5 is not the one published for {known.name}"
-
-
 def _check_count(known: Known, part: str, held: Part, paths: list[Path]) -> None:
     if len(held) != known.counts[part]:
         raise DataError(
-            f"{known.name}: {len(held):,} images in the {part} part ({', '.join(path.name for path in paths)} in "
-            f"{paths[0].parent}); expected {known.counts[part]:,}; move the files away and get them again"
+            f"{known.name}: {len(held):,} images in the {part} part; expected {known.counts[part]:,}; "
+            f"move {', '.join(map(str, paths))} away and get it again"
         )
     if held.images.shape[1:] != known.shape:
         raise DataError(
