@@ -141,7 +141,7 @@ def _read_images(files: list[tuple[Path, int]], size: int | None, channels: int)
 def read_npz(path: Path) -> Dataset:
     """Read arrays ``images`` and ``labels``, or by part as Keras' ``mnist.npz`` and MedMNIST name them."""
     try:
-        with np.load(path, allow_pickle=False) as held:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
             arrays = {name: held[name] for name in held.files}
     except Exception as error:  # zip, header, pickle and checksum errors share no class
         raise DataError(f"{path}: not a readable .npz of plain arrays ({' '.join(str(error).split())})") from error

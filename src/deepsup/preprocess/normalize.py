@@ -156,7 +156,7 @@ def _cached(key: str, learn: Callable[[], Arrays]) -> Arrays:
 
 def _read_fit(path: Path) -> Arrays | None:
     try:
-        with np.load(path, allow_pickle=False) as held:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
             return {name: torch.from_numpy(held[name]) for name in held.files}
     except FileNotFoundError:
         return None

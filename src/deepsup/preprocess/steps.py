@@ -86,7 +86,8 @@ class GCN:
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:  # noqa: ARG002
         """Return scale * (x - mean) / sqrt(bias + |x - mean|^2), the mean square taken by D-1 for a deviation."""
-        x = x.sub_(x.mean((1, 2, 3), keepdim=True))
+        # in float64, or the mean of equal values is off by a hair, which an image of one colour shows at full contrast
+        x = x.sub_(x.mean((1, 2, 3), keepdim=True, dtype=torch.float64).to(x.dtype))
         squares = (x * x).sum((1, 2, 3), keepdim=True)
         if self.by == "deviation":
             squares = squares / max(x[0].numel() - 1, 1)
