@@ -161,9 +161,9 @@ def test_too_few_to_test_on(tmp_path):
         load_data(tmp_path / "mine")
 
 
-@pytest.mark.parametrize("size", [0, -3])
+@pytest.mark.parametrize("size", [0, -3, (8, 8)])
 def test_a_size_that_is_none(folder, size):
-    with pytest.raises(DataError, match="expected 1 or more pixels"):
+    with pytest.raises(DataError, match="expected one whole number, 1 or more pixels"):
         load_data(folder, image_size=size)
 
 
@@ -249,6 +249,10 @@ def test_what_is_neither(tmp_path):
         load_data(tmp_path / "a.csv")
     with pytest.raises(DataError, match="no data set and no file 'cifar11'; did you mean 'cifar10'"):
         load_data("cifar11")
+    with pytest.raises(DataError, match="did you mean 'cifar10'"):
+        load_data("CIFAR-10")
+    with pytest.raises(DataError, match="no name of a data set"):
+        load_data("")
     with pytest.raises(DataError, match="which has its own"):
         load_data("mnist-mini", image_size=32)
     with pytest.raises(DataError, match="arrays are not resized"):

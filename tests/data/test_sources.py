@@ -156,6 +156,7 @@ def test_the_publisher_has_it(name, small, publisher, tmp_path, data_root, caplo
     data = load_data(name)
     np.testing.assert_array_equal(data.train.images, made.images["train"])
     assert f"{name}: got it from {publisher.url}" in caplog.text
+    assert {path.stat().st_mode & 0o777 for path in data_root.rglob("*") if path.is_file()} == {0o644}
     asked = len(publisher.requests)
     load_data(name)
     assert len(publisher.requests) == asked, "a set that is there is not fetched again"

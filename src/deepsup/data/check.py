@@ -42,7 +42,7 @@ def is_present(known: Known, extra: bool = False) -> bool:
 def get(name: str, extra: bool = False) -> Report:
     """Fetch a named set unless it is there, read it whole and compare it with what is published."""
     if name not in KNOWN:
-        raise DataError(f"no data set {name!r}; {nearest(name, KNOWN)}")
+        raise DataError(f"no data set {name!r}; {nearest(name.lower(), KNOWN)}")
     if extra and "extra" not in KNOWN[name].counts:
         raise DataError(f"{name} has no part 'extra'; only svhn has")
     return _check_known(KNOWN[name], extra)

@@ -62,7 +62,8 @@ def put(source: Path, target: Path) -> bool:
         return False
     with disk_errors_named(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with source.open("rb") as file:
+        source.chmod(0o644)  # temporary files are made for their owner alone
+        with source.open("r+b") as file:
             os.fsync(file.fileno())
         source.replace(target)
     return True

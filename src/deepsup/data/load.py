@@ -53,10 +53,12 @@ def load_data(
 
 def _load_own(source: str | os.PathLike[str], image_size: int | None) -> Dataset:
     path = Path(source).expanduser()
+    if not os.fspath(source):
+        raise DataError(f"no name of a data set was given; {nearest('', KNOWN)}")
     if path.is_dir():
         data = read_folder(path, image_size)
     elif not path.exists():
-        raise DataError(f"no data set and no file {os.fspath(source)!r}; {nearest(os.fspath(source), KNOWN)}")
+        raise DataError(f"no data set and no file {os.fspath(source)!r}; {nearest(os.fspath(source).lower(), KNOWN)}")
     elif path.suffix != ".npz":
         raise DataError(
             f"{path}: a {path.suffix or 'nameless'} file; expected a folder with a sub-folder a class, or .npz"

@@ -38,7 +38,8 @@ def _pack(package: str, stage: Path) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise Unreachable("this machine has no npm")
-    command = [npm, "pack", "--silent", package]
+    # npm's own retries would keep a machine without a network waiting for minutes
+    command = [npm, "pack", "--silent", "--fetch-retries=0", package]
     try:
         done = subprocess.run(command, cwd=stage, capture_output=True, text=True, timeout=SECONDS, check=False)
     except (subprocess.TimeoutExpired, OSError) as error:

@@ -31,8 +31,8 @@ _NPZ_NAMES = [
 
 def read_folder(folder: Path, size: int | None = None) -> Dataset:
     """Read ``folder/CLASS/*`` or ``folder/{train,test}/CLASS/*``, resized to ``size`` x ``size`` if asked."""
-    if size is not None and size < 1:
-        raise DataError(f"image size {size}; expected 1 or more pixels")
+    if size is not None and (not isinstance(size, int) or size < 1):
+        raise DataError(f"image size {size}; expected one whole number, 1 or more pixels")
     parts = _part_folders(folder)
     classes = _class_names(parts["train"])
     for part in parts.values():
@@ -131,7 +131,7 @@ def _read_images(files: list[tuple[Path, int]], size: int | None, channels: int)
             (a, b), (c, d) = first[1], image.size
             raise DataError(
                 f"mixed sizes: {first[0]} is {a}x{b} and {path} is {c}x{d}; expected one size, "
-                "or give the size to resize to (image_size=...)"
+                "or the size to resize to (image_size=32, --image-size 32)"
             )
         arrays.append(np.asarray(image).reshape(image.size[1], image.size[0], channels))
     images = np.stack(arrays).transpose(0, 3, 1, 2)

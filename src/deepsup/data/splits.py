@@ -82,8 +82,8 @@ def _join(pieces: list[tuple[Part, _Indices]]) -> Part:
 
 
 def _equal_shares(part: Part, n: int) -> list[int]:
-    if n < 1:
-        raise DataError(f"cannot take {n} images a class; expected 1 or more")
+    if not isinstance(n, int) or n < 1:
+        raise DataError(f"cannot take {n} images a class; expected a whole number, 1 or more")
     counts = part.counts(0)
     scarce = [label for label, count in enumerate(counts) if count < n]
     if scarce:
@@ -95,8 +95,8 @@ def _equal_shares(part: Part, n: int) -> list[int]:
 
 def _shares(part: Part, n: int) -> list[int]:
     """Split ``n`` over the classes by largest remainder: each share is within one of exact proportion."""
-    if not 1 <= n <= len(part):
-        raise DataError(f"cannot take {n:,} of {len(part):,} images; expected 1 to {len(part):,}")
+    if not isinstance(n, int) or not 1 <= n <= len(part):
+        raise DataError(f"cannot take {n:,} of {len(part):,} images; expected a whole number, 1 to {len(part):,}")
     exact = np.array(part.counts(0)) * n / len(part)
     shares = np.floor(exact).astype(int)
     largest_remainders = np.argsort(shares - exact, kind="stable")[: n - shares.sum()]

@@ -36,7 +36,7 @@ RECIPES: dict[str, tuple[Step, ...]] = {
 }
 """none leaves values in 0..1; gcn-zca is what Maxout did to CIFAR, gcn-lcn what it did to SVHN."""
 
-_CHUNK = 1000
+_CHUNK_VALUES = 2**22
 _CACHE_FORMAT = 1
 
 
@@ -61,8 +61,8 @@ class Normalizer:
     def apply_all(self, images: Images) -> Tensor:
         """Return a whole part, normalised piece by piece: for recipes too slow to repeat every epoch."""
         out = torch.empty(images.shape, memory_format=torch.channels_last)
-        for start in range(0, len(images), _CHUNK):
-            out[start : start + _CHUNK] = self(to_tensor(images[start : start + _CHUNK]))
+        for piece in _pieces(images):
+            out[piece] = self(to_tensor(images[piece]))
         return out
 
     def state(self) -> dict[str, Any]:
@@ -120,11 +120,17 @@ def _fit_step(step: Step, before: Normalizer, images: Images, cache: bool) -> Ar
 
 def _stream(before: Normalizer, images: Images) -> Iterator[Tensor]:
     """Training images through the steps before, in float64: a fit sums over many of them."""
-    for start in range(0, len(images), _CHUNK):
-        x = to_tensor(images[start : start + _CHUNK]).to(torch.float64).div_(255)
+    for piece in _pieces(images):
+        x = to_tensor(images[piece]).to(torch.float64).div_(255)
         for step, arrays in zip(before.steps, before.arrays, strict=True):
             x = step.apply(x, {name: array.to(torch.float64) for name, array in arrays.items()})
         yield x
+
+
+def _pieces(images: Images) -> Iterator[slice]:
+    """Pieces small enough that a copy in float64 takes tens of megabytes, whatever the size of an image."""
+    size = max(1, _CHUNK_VALUES // max(1, images[0].size))
+    return (slice(start, start + size) for start in range(0, len(images), size))
 
 
 def _key(step: Step, before: Normalizer, images: Images) -> str:

@@ -6,6 +6,7 @@ Legend: B batch, C channels, H height, W width, D = C*H*W. Constants and their s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
@@ -90,7 +91,7 @@ class GCN:
         x = x.sub_(x.mean((1, 2, 3), keepdim=True, dtype=torch.float64).to(x.dtype))
         squares = (x * x).sum((1, 2, 3), keepdim=True)
         if self.by == "deviation":
-            squares = squares / max(x[0].numel() - 1, 1)
+            squares = squares / max(math.prod(x.shape[1:]) - 1, 1)
         divisor = (squares + self.sqrt_bias).sqrt() / self.scale
         # an image of one colour stays 0 instead of becoming noise
         return x.div_(torch.where(divisor < self.min_divisor, 1.0, divisor))
