@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from deepsup.data import load_data as load_data
     from deepsup.errors import DeepsupError as DeepsupError
     from deepsup.networks import create_network as create_network
     from deepsup.networks import list_networks as list_networks
@@ -27,6 +28,7 @@ _HOME = {
     "Objective": "objective",
     "create_network": "networks",
     "list_networks": "networks",
+    "load_data": "data",
     "supervise": "supervision",
 }
 
