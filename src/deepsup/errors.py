@@ -32,6 +32,18 @@ class NetworkError(DeepsupError, ValueError):
     """A network that does not exist or cannot be built as asked."""
 
 
+class ConfigError(DeepsupError, ValueError):
+    """A knob that does not exist or has a value it cannot have."""
+
+
+class RunError(DeepsupError, ValueError):
+    """A run folder or a checkpoint that is not what it should be."""
+
+
+class TrainingError(DeepsupError, RuntimeError):
+    """A training that cannot start or cannot go on."""
+
+
 def nearest(given: str, known: Iterable[str], most: int = 8) -> str:
     """Return the tail of a message about an unknown name: the nearest names, or the first few there are.
 
