@@ -144,6 +144,6 @@ def _copy_from_debian(known: Known) -> None:
         raise Unreachable(f"it is not installed (its files would be in {there})")
     with staging(data_folder()) as stage:
         for name in names:
-            with disk_errors_named(data_folder()):
+            with disk_errors_named():
                 shutil.copyfile(there / name, stage / name)
             put(stage / name, data_folder() / known.layouts[0].folder / name)
