@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from deepsup.data.dataset import Part
-from deepsup.data.files import md5
+from deepsup.data.files import md5_of_file
 from deepsup.errors import DataError
 
 
@@ -32,4 +32,4 @@ def read_svhn(path: Path) -> tuple[Part, dict[Path, str]]:
     if len(wrong):
         raise DataError(f"{path}: label {y[wrong[0], 0]} at index {wrong[0]:,}; expected 1 to 10 (10 is the digit 0)")
     images = np.ascontiguousarray(x.transpose(3, 0, 1, 2))  # [N,32,32,3]
-    return Part(images.transpose(0, 3, 1, 2), y[:, 0].astype(np.int64) % 10), {path: md5(path.read_bytes())}
+    return Part(images.transpose(0, 3, 1, 2), y[:, 0].astype(np.int64) % 10), {path: md5_of_file(path)}
