@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -27,14 +26,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_is_quick_and_needs_no_torch():
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        done = run("--help")
-        seconds.append(time.perf_counter() - start)
-        assert done.returncode == 0
-        assert "data" in done.stdout
-    assert min(seconds) < 0.5
+    # of the processor, which other work on the machine does not lengthen
+    before = os.times()
+    done = run("--help")
+    after = os.times()
+    assert done.returncode == 0
+    assert "data" in done.stdout
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.5
     code = "import sys, deepsup.cli as c; c.main(['data', 'list']); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 

@@ -5,6 +5,7 @@ Exception
      ├─ SupervisionError (ValueError)   a model, a tap or a companion that cannot be supervised as asked
      ├─ ObjectiveError   (ValueError)   scores, labels, weights or settings the objective cannot use
      ├─ DataError        (ValueError)   files, folders or archives that are not the data they should be
+     │   └─ StorageError                a data folder that cannot be written: full, read-only, no folder
      └─ NetworkError     (ValueError)   a network that does not exist or cannot be built as asked
 """
 
@@ -26,6 +27,10 @@ class ObjectiveError(DeepsupError, ValueError):
 
 class DataError(DeepsupError, ValueError):
     """Files, folders or archives that are not the data they should be."""
+
+
+class StorageError(DataError):
+    """A data folder that cannot be written: full, read-only, no folder."""
 
 
 class NetworkError(DeepsupError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deepsup.errors import DataError
+from deepsup.data.files import storage_error
 
 TIMEOUT = (10.0, 30.0)
 """Seconds to wait for a connection, and for the next bytes of an answer."""
@@ -32,10 +32,7 @@ def fetch(url: str, md5: str, folder: Path, name: str) -> Path:
     except requests.RequestException as error:
         raise Unreachable(_reason(error)) from error
     except OSError as error:
-        raise DataError(
-            f"cannot write {folder.parent / name}: {error.strerror or error}; "
-            "free some space, or set DEEPSUP_DATA to another folder"
-        ) from error
+        raise storage_error(error) from error
     except ValueError as error:
         raise Unreachable(f"what came is not the published file (its md5 is not {md5})") from error
 

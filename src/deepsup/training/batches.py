@@ -20,7 +20,7 @@ from deepsup.preprocess import Augment
 _ORDER, _COINS = 0, 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batches:
     """The batches of each epoch: the same for the same seed and epoch, whatever was asked before.
 
