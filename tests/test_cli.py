@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import deepsup.cli
+import deepsup.cli.app as app_module
 from deepsup.cli import main
 from deepsup.errors import DataError
 
@@ -156,15 +156,15 @@ def test_a_reader_that_leaves():
 
 
 def test_a_verb_is_one_function(monkeypatch, capsys):
-    app = deepsup.cli.SubcommandApp()
-    monkeypatch.setattr(deepsup.cli, "_app", app)
-    monkeypatch.setattr(deepsup.cli, "_groups", {"data": app})
+    app = app_module.SubcommandApp()
+    monkeypatch.setattr(app_module, "_app", app)
+    monkeypatch.setattr(app_module, "_groups", {"data": app})
 
-    @deepsup.cli.verb("greet")
+    @app_module.verb("greet")
     def greet(name: str, json: bool = False) -> None:
-        deepsup.cli.show({"name": name}, f"hello {name}", json)
+        app_module.show({"name": name}, f"hello {name}", json)
 
-    @deepsup.cli.verb("fail")
+    @app_module.verb("fail")
     def fail() -> None:
         raise ValueError("a mistake of ours")
 

@@ -239,7 +239,8 @@ def write_events(writer: Any, record: dict[str, Any]) -> None:
     """Write every number of an epoch's record."""
     for name, value in record.items():
         if isinstance(value, dict):
-            writer.add_scalars(name, value, record["epoch"])
+            for tap, each in value.items():
+                writer.add_scalar(f"{name}/{tap}", each, record["epoch"])
         elif name not in ("epoch", "phase"):
             writer.add_scalar(name, value, record["epoch"])
 
