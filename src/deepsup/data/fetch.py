@@ -94,7 +94,7 @@ class _Bar:
         self._progress.update(self._task, advance=count, total=self.total or None)
 
     def reset(self) -> None:
-        self._progress.reset(self._task)
+        self._progress.update(self._task, completed=0)
 
     def close(self) -> None:
         self._progress.stop()
