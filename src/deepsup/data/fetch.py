@@ -58,8 +58,8 @@ class _Downloader:
                     raise Unreachable(_reason(error)) from error
                 raise
             except requests.ConnectionError as error:
-                # no name, no route, refused: as opposed to an answer that broke off
-                if "Max retries exceeded" in str(error) and not isinstance(error, requests.Timeout):
+                # no name, no route, refused, no reply: as opposed to an answer that broke off or stopped
+                if "Max retries exceeded" in str(error):
                     raise Unreachable(_reason(error)) from error
                 raise
 
