@@ -58,8 +58,8 @@ class _Downloader:
                     raise Unreachable(_reason(error)) from error
                 raise
             except requests.ConnectionError as error:
-                # no name, no route, refused: as opposed to an answer that broke off
-                if "Max retries exceeded" in str(error) and not isinstance(error, requests.Timeout):
+                # no name, no route, refused, no reply: as opposed to an answer that broke off or stopped
+                if "Max retries exceeded" in str(error):
                     raise Unreachable(_reason(error)) from error
                 raise
 
@@ -94,7 +94,7 @@ class _Bar:
         self._progress.update(self._task, advance=count, total=self.total or None)
 
     def reset(self) -> None:
-        self._progress.reset(self._task)
+        self._progress.update(self._task, completed=0)
 
     def close(self) -> None:
         self._progress.stop()

@@ -151,7 +151,7 @@ def read_npz(path: Path) -> Dataset:
             break
     else:
         raise DataError(
-            f"{path}: holds {', '.join(arrays) or 'nothing'}; expected images and labels, "
+            f"{path}: holds {', '.join(map(repr, arrays)) or 'nothing'}; expected images and labels, "
             "or x_train, y_train, x_test and y_test, or train_images, train_labels, test_images and test_labels"
         )
     parts = {}

@@ -20,7 +20,9 @@ def read_svhn(path: Path) -> tuple[Part, dict[Path, str]]:
     except NotMatlab as error:
         raise DataError(f"{path}: not a readable MATLAB file ({error}); {again}") from error
     if not {"X", "y"} <= held.keys():
-        raise DataError(f"{path}: holds {', '.join(held) or 'nothing'}; expected the variables X and y; {again}")
+        raise DataError(
+            f"{path}: holds {', '.join(map(repr, held)) or 'nothing'}; expected the variables X and y; {again}"
+        )
     x, y = held["X"], held["y"]
     if x.ndim != 4 or x.shape[:3] != (32, 32, 3) or x.dtype != np.uint8:
         raise DataError(f"{path}: X is {x.dtype} {list(x.shape)}; expected uint8 [32,32,3,N]; {again}")
