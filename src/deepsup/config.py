@@ -77,7 +77,7 @@ class Config:
     # optimisation
     epochs: int = knob(20, "passes over the training images", least=1)
     batch_size: int = knob(128, "images a step, of all processes together", least=1)
-    lr: float = knob(0.01, "learning rate", least=0)
+    lr: float = knob(0.005, "learning rate", least=0)
     momentum: float = knob(0.9, "of SGD", least=0, most=1)
     nesterov: bool = knob(False, "Nesterov's momentum")
     weight_decay: float = knob(5e-4, "of weights, not of biases and norms", least=0)
@@ -88,7 +88,7 @@ class Config:
     anneal_factor: float = knob(20.0, "what lr is divided by (the paper's is 20)", least=1)
     patience: int = knob(5, "stall: epochs without a better validation error before lr is divided", least=1)
     warmup: float = knob(0.2, "triangle: the fraction of training in which lr goes up", least=0, most=1)
-    head_lr: float = knob(0.1, "the companions' learning rate as a multiple", least=0)
+    head_lr: float = knob(0.01, "the companions' learning rate as a multiple", least=0)
     head_lr_decay: bool = knob(False, "companions' rate times (1 + 1e-4 i)^-0.75 at iteration i, as the authors' code")
     published_rates: bool = knob(False, "the network's own multiples of lr for its layers and biases")
     cap_norms: bool = knob(False, "keep weights within the network's published norms after each step")

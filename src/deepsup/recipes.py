@@ -16,7 +16,7 @@ from deepsup.errors import ConfigError, nearest
 
 def quick() -> Config:
     """The main job: a conventional CNN with companions on 500 digits, a few seconds on a laptop."""
-    return Config(train_size=500, epochs=15, batch_size=50, lr=0.01)
+    return Config(train_size=500, epochs=15, batch_size=50)
 
 
 # the paper's protocol: SGD, batch 128, momentum 0.9, two dropouts of 0.5, the rate divided by 20 at chosen epochs

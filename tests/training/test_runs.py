@@ -98,8 +98,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "phases": {
         "phases": (
-            Phase(1, 0.001, only="conv1"), Phase(1, 0.001, only="conv2"), Phase(1, 0.01),
-            Phase(1, 0.005, companions=False, reset_momentum=True),
+            Phase(1, 0.001, only="conv1"), Phase(1, 0.001, only="conv2"), Phase(1, 0.001),
+            Phase(1, 0.001, companions=False, reset_momentum=True),
         ),
     },
     "fast": {"network": "fast", "network_options": {"widths": [8, 8]}, "pool": "avg", "head_lr": 1.0},
@@ -128,7 +128,7 @@ def environment() -> dict[str, str]:
 
 
 def knobs(config: Config) -> list[str]:
-    flags = {"data": config.data, "epochs": 40, "batch-size": 30, "checkpoint-steps": 1, "lr": 0.01}
+    flags = {"data": config.data, "epochs": 20, "batch-size": 30, "checkpoint-steps": 1, "lr": 0.003}
     return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
 
 
@@ -139,7 +139,7 @@ def test_killed_at_ten_random_moments(small: Config, tmp_path: Path) -> None:
     # --config quick settings come with the first call; afterwards the run has its own
     subprocess.run([*command(straight)[:-1], *knobs(small)], check=True, capture_output=True, env=environment())
     total, kills = Run(straight).result["steps"], 0
-    for target in sorted(draw.sample(range(1, total - 40), 10)):
+    for target in sorted(draw.sample(range(1, total - 30), 10)):
         first = [] if Run(killed).exists else knobs(small)
         process = subprocess.Popen(
             [*command(killed)[: None if Run(killed).exists else -1], *first], env=environment(),

@@ -56,13 +56,17 @@ def _option(word: str) -> tuple[str, Any]:
     return key, yaml.safe_load(value)
 
 
-def _config(recipe: str | None, file: Path | None, knobs: Any, default: str) -> Config:
-    """Return a recipe's or a file's config with the knobs set on the command line."""
+def _config(recipe: str | None, file: Path | None, knobs: Any, default: Config) -> Config:
+    """Return a recipe's, a file's or the default config with the knobs set on the command line."""
     from deepsup.recipes import find_recipe
 
     if recipe is not None and file is not None:
         raise ConfigError(f"both --recipe {recipe} and --config {file}; expected one of them")
-    base = Config.from_yaml(file) if file is not None else find_recipe(recipe or default)
+    base = default
+    if file is not None:
+        base = Config.from_yaml(file)
+    elif recipe is not None:
+        base = find_recipe(recipe)
     return Config.from_dict({**base.to_dict(), **_given(knobs)})
 
 
@@ -79,7 +83,7 @@ def train(
 
     Args:
         knobs: every knob of the config.
-        recipe: where the knobs start from, e.g. dsn-mnist, caffe-cifar10, fast-cifar10; by itself quick.
+        recipe: where the knobs start from, e.g. quick, dsn-mnist, caffe-cifar10, fast-cifar10.
         config: a YAML file of knobs to start from instead.
         out: the run's folder; by itself runs/ and a name.
         resume: go on where the run was stopped.
@@ -90,9 +94,9 @@ def train(
     from deepsup.record import Run
 
     if resume and out is not None and recipe is None and config is None:
-        settings = Config.from_dict({**Run(out).config.to_dict(), **_given(knobs)})
+        settings = _config(None, None, knobs, Run(out).config)
     else:
-        settings = _config(recipe, config, knobs, "quick")
+        settings = _config(recipe, config, knobs, Config())
     with watching(settings.total_epochs) as watch:
         run = train_run(settings, out, resume=resume, watch=watch)
     result = run.result
@@ -121,7 +125,7 @@ def compare(
 
     Args:
         knobs: every knob of the config; loss, taps and lr are each method's own.
-        recipe: where the knobs start from; by itself quick: 500 of the embedded digits.
+        recipe: where the knobs start from; by itself 500 of the embedded digits.
         config: a YAML file of knobs to start from instead.
         out: the folder of all its runs; a comparison that was stopped goes on there.
         seeds: how many seeds to train each method with.
@@ -131,8 +135,10 @@ def compare(
     """
     from deepsup.cli.progress import counting
     from deepsup.experiment import compare as compare_methods
+    from deepsup.recipes import quick
 
-    settings = _config(recipe, config, knobs, "quick")
+    own_data = "data" in _given(knobs)
+    settings = _config(recipe, config, knobs, dataclasses.replace(quick(), train_size=None) if own_data else quick())
     with counting("runs") as watch:
         answer = compare_methods(settings, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
     figure = _draw(answer, out)
