@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup run test
+.PHONY: setup run test bench
 
 setup: .venv/.done
 
@@ -11,7 +11,7 @@ setup: .venv/.done
 	touch $@
 
 run: setup
-	$(BIN)/python -c "import deepsup; print(deepsup.__all__)"
+	$(BIN)/deepsup compare --jobs 2 --out runs/compare
 
 test: setup
 	$(BIN)/ruff format --check .
@@ -19,3 +19,6 @@ test: setup
 	$(BIN)/mypy
 	$(BIN)/pytest
 
+bench: setup
+	$(BIN)/python benchmarks/data.py
+	$(BIN)/python benchmarks/companions.py
