@@ -116,6 +116,15 @@ def test_whitening_decorrelates_the_patches_it_was_fitted_to() -> None:
     assert "weight" in layer.state_dict()
 
 
+def test_whitening_sums_up_over_parts_of_a_large_set() -> None:
+    images = 5 + torch.randn(1100, 1, 6, 6)  # three parts; a mean that a careless sum would leave in
+    layer = WhiteningConv2d(1)
+    layer.fit(images, eps=0.0)
+    patches = F.unfold(images.double(), 2).transpose(1, 2).flatten(0, 1)
+    white = patches @ layer.weight[:4].flatten(1).T.double()
+    torch.testing.assert_close(white.T.cov(), torch.eye(4, dtype=torch.float64), rtol=0, atol=1e-5)
+
+
 def test_whitening_survives_directions_without_variance() -> None:
     network = create_network("fast", widths=(8,), image_size=8)
     images = torch.rand(16, 1, 8, 8).expand(16, 3, 8, 8)  # three equal channels: rank 4 of 12

@@ -66,6 +66,13 @@ def test_linear_is_the_largest_piece(pieces: int) -> None:
         torch.testing.assert_close(ours, oracle)
 
 
+def test_an_image_without_a_batch_is_the_same_image() -> None:
+    conv, full = MaxoutConv2d(2, 3, 3, 2, untied=4, init_range=1.0), MaxoutLinear(5, 3, 2, init_range=1.0)
+    x, v = torch.randn(2, 6, 6), torch.randn(7, 2, 5)
+    torch.testing.assert_close(conv(x), conv(x[None])[0])
+    torch.testing.assert_close(full(v), torch.stack([full(row) for row in v]))
+
+
 def test_a_tie_shares_the_gradient() -> None:
     layer = MaxoutLinear(1, 1, 2)
     torch.nn.init.ones_(layer.weight)

@@ -12,7 +12,8 @@ from torch import nn
 
 import deepsup
 from deepsup.errors import NetworkError
-from deepsup.networks import Network, UnscaledDropout, create_network, describe, list_networks, registry
+from deepsup.networks import Network, UnscaledDropout, create_network, describe, list_networks
+from deepsup.networks.catalogue import SPECS
 
 NAMES = list_networks()
 
@@ -87,7 +88,7 @@ def test_parameters_are_as_published(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in {"nin-cifar100", "stochastic-pooling-mnist"}])
 def test_docstrings_state_the_count(name: str) -> None:
-    stated = registry._SPECS[name].build.__doc__
+    stated = SPECS[name].build.__doc__
     assert stated is not None
     assert f"{PARAMETERS[name]:,} parameters" in stated
 
@@ -207,6 +208,8 @@ def test_every_layer_is_called_exactly_once(name: str) -> None:
         (("nin-cifar",), "no network is called 'nin-cifar'; did you mean 'nin-cifar10'"),
         (("maxout-minst",), "no network is called 'maxout-minst'; did you mean 'maxout-mnist'"),
         (("resnet",), "no network is called 'resnet'; expected one of: cnn, dropconnect-cifar10"),
+        (("NIN_MNIST",), "no network is called 'NIN_MNIST'; did you mean 'nin-mnist'"),
+        ((["cnn"],), "no network is called ['cnn']; did you mean 'cnn'?"),
         ((None,), "no network is called None; expected one of: cnn"),
         (("cnn", 0), "num_classes is 0; expected a whole number of at least 1"),
         (("cnn", -3), "num_classes is -3"),
@@ -241,10 +244,11 @@ def test_bad_sizes_end_in_one_clear_line(arguments: tuple[object, ...], message:
         ("fast", {"widths": ()}, "widths is (); expected the channels of each group"),
         ("fast", {"widths": 64}, "widths is 64; expected the channels of each group"),
         ("fast", {"widths": (32, 0)}, "a width of widths is 0"),
+        ("fast", {"widths": (8,) * 9}, "is too small for fast: its convolutions and poolings need at least 513;"),
         ("fast", {"scale": -1}, "scale is -1; expected a finite number of at least 0"),
         ("maxout-mnist", {"drop": 0.5}, "maxout-mnist has no option 'drop'"),
     ],
-)
+)  # fmt: skip
 def test_bad_options_end_in_one_clear_line(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(NetworkError, match=re.escape(message)):
         create_network(name, **options)  # type: ignore[arg-type]
@@ -260,6 +264,10 @@ def test_images_that_do_not_fit_are_refused_in_words(name: str) -> None:
         network(torch.rand(2, c + 1, s, s))
     with pytest.raises(NetworkError, match=rf"got a tensor of shape \({c}, {s}, {s}\); expected a batch of images"):
         network(torch.rand(c, s, s))
+    with pytest.raises(NetworkError, match=r"got images of torch.uint8; expected a tensor of floats"):
+        network(torch.zeros(2, c, s, s, dtype=torch.uint8))
+    with pytest.raises(NetworkError, match="got images of list; expected a tensor of floats"):
+        network([0.0])
     too_small = network.minimum_image_size - 1
     with pytest.raises(NetworkError, match=f"{name} got images of {too_small}x{too_small}"):
         network(torch.rand(2, c, too_small, too_small))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deepsup.errors import NetworkError
 from deepsup.networks.checks import choice, count, probability
 
 # How many floats the largest temporary may have (16 MB): masks are applied to so many examples at a time.
@@ -53,6 +54,10 @@ class DropConnectLinear(nn.Module):
 
     def forward(self, v: Tensor) -> Tensor:
         """[B, I] -> [B, O]."""
+        if v.dim() != 2 or v.shape[1] != self.weight.shape[1]:
+            raise NetworkError(
+                f"DropConnectLinear got a tensor of shape {tuple(v.shape)}; expected [B, {self.weight.shape[1]}]"
+            )
         if not self.training and self.inference == "gaussian":
             return self._sampled(v)
         u = self._masked(v) if self.training else F.linear(v, self.weight, self.bias) * self.keep
