@@ -136,6 +136,8 @@ def test_whitening_refuses_what_it_cannot_fit() -> None:
     network = create_network("fast")
     with pytest.raises(NetworkError, match=r"got images of shape \(5, 1, 8, 8\); expected \[B, 3, H, W\]"):
         fit_whitening(network, torch.zeros(5, 1, 8, 8))
+    with pytest.raises(NetworkError, match="got images of list; expected a tensor"):
+        fit_whitening(network, [0.0])  # type: ignore[arg-type]
     with pytest.raises(NetworkError, match="expected at least two patches, all of finite numbers"):
         fit_whitening(network, torch.full((5, 3, 8, 8), torch.nan))
     with pytest.raises(NetworkError, match="expected at least two patches"):

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -134,6 +135,14 @@ def test_describing_allocates_no_weights_and_leaves_the_random_state() -> None:
     before = torch.random.get_rng_state()
     describe("maxout-cifar10")
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_numbers_of_numpy_and_torch_are_numbers() -> None:
+    sizes = (np.int64(5), torch.tensor(1), np.int32(28))
+    network = create_network("fast", *sizes, widths=np.array([8, 4]), scale=np.float32(1))  # type: ignore[arg-type]
+    assert (network.num_classes, network.in_channels, network.image_size) == (5, 1, 28)
+    assert isinstance(network.num_classes, int)
+    assert create_network("cnn", drop=np.float32(0.25)).drop1.p == 0.25
 
 
 def test_same_seed_same_network() -> None:

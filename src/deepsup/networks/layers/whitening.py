@@ -40,6 +40,8 @@ class WhiteningConv2d(nn.Module):
         ``eps`` is added to the eigenvalues, lest noise in directions without variance be blown up.
         """
         number("eps of WhiteningConv2d.fit", eps, least=0)
+        if not isinstance(images, Tensor):
+            raise NetworkError(f"WhiteningConv2d.fit got images of {type(images).__name__}; expected a tensor")
         if images.dim() != 4 or images.shape[1] != self.in_channels or min(images.shape[2:]) < self.kernel_size:
             raise NetworkError(
                 f"WhiteningConv2d.fit got images of shape {tuple(images.shape)}; "
