@@ -8,14 +8,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from deepsup.data import load_data as load_data
     from deepsup.errors import DeepsupError as DeepsupError
     from deepsup.networks import create_network as create_network
     from deepsup.networks import list_networks as list_networks
+    from deepsup.objective import Loss as Loss
+    from deepsup.objective import Objective as Objective
+    from deepsup.supervision import Companion as Companion
+    from deepsup.supervision import DeeplySupervised as DeeplySupervised
+    from deepsup.supervision import DeepOutput as DeepOutput
+    from deepsup.supervision import supervise as supervise
 
 _HOME = {
+    "Companion": "supervision",
+    "DeepOutput": "supervision",
+    "DeeplySupervised": "supervision",
     "DeepsupError": "errors",
+    "Loss": "objective",
+    "Objective": "objective",
     "create_network": "networks",
     "list_networks": "networks",
+    "load_data": "data",
+    "supervise": "supervision",
 }
 
 __all__ = sorted(_HOME)

@@ -1,0 +1,200 @@
+"""Arguments in, one answer on standard output and an exit code out: the command ``deepsup``.
+
+To add a verb, write one function and mark it ``@verb("name")`` or ``@verb("group name")``: its arguments become flags,
+its docstring the help. It imports what it needs itself, so that ``deepsup --help`` never waits for torch. It ends with
+``show(figures, text, json)``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import io
+import json as json_format
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.extras import SubcommandApp
+
+from deepsup.errors import DeepsupError
+
+_GROUPS = {"data": "What data sets are known; fetch one; verify one."}
+
+_app = SubcommandApp()
+_groups = {name: SubcommandApp() for name in _GROUPS}
+for _name, _help in _GROUPS.items():
+    _app.command(_groups[_name], name=_name, help=_help)
+
+
+def verb(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Mark a function as a verb, ``"train"``, or as a verb of a group, ``"data get"``."""
+    *group, last = name.split()
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        # The parser would take an error of the verb for one of its own, so it only notes what to call.
+        @functools.wraps(function)
+        def note(*args: Any, **kwargs: Any) -> Callable[[], None]:
+            return functools.partial(function, *args, **kwargs)
+
+        (_groups[group[0]] if group else _app).command(name=last)(note)
+        return function
+
+    return register
+
+
+def show(figures: dict[str, Any], text: str, json: bool) -> None:
+    """Print the answer of a verb: one JSON object, or the text for people."""
+    sys.stdout.write((json_format.dumps(figures) if json else text.rstrip()) + "\n")
+    sys.stdout.flush()
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return rows as aligned columns."""
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(*header, box=None, pad_edge=False, header_style="")
+    for row in rows:
+        grid.add_row(*(str(cell) for cell in row))
+    out = io.StringIO()
+    Console(file=out, width=1000, markup=False, highlight=False).print(grid)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+@verb("data list")
+def data_list(json: bool = False) -> None:
+    """List the data sets that are known by name, and whether they are there.
+
+    Args:
+        json: print one JSON object.
+    """
+    from deepsup.data import KNOWN, data_folder, is_present
+
+    sets = [
+        {
+            "name": known.name,
+            "about": known.about,
+            "classes": len(known.classes),
+            "shape": list(known.shape),
+            "parts": known.counts,
+            "present": is_present(known),
+        }
+        for known in KNOWN.values()
+    ]
+    rows = [
+        [known.name, "yes" if is_present(known) else "no", _counts(known.counts), len(known.classes), known.about]
+        for known in KNOWN.values()
+    ]
+    text = table(["name", "there", "images", "classes", "about"], rows)
+    show({"folder": str(data_folder()), "sets": sets}, f"{text}\n\ndata folder: {data_folder()}", json)
+
+
+_Name = Annotated[str, Positional, arg(metavar="NAME")]
+
+
+@verb("data get")
+def data_get(name: _Name, extra: bool = False, json: bool = False) -> None:
+    """Fetch a data set unless it is there, and verify it.
+
+    Args:
+        name: mnist, fashion-mnist, cifar10, cifar100, svhn or mnist-mini.
+        extra: svhn only: its 531,131 extra images too.
+        json: print one JSON object.
+    """
+    from deepsup.data import get
+
+    _show_report(get(name, extra), json)
+
+
+@verb("data check")
+def data_check(name: _Name, image_size: int | None = None, json: bool = False) -> None:
+    """Verify a data set that is there, or see what is made of a folder of images or an .npz.
+
+    Args:
+        name: a known name, a folder with one sub-folder a class, or an .npz file.
+        image_size: for a folder, the height and width to resize to.
+        json: print one JSON object.
+    """
+    from deepsup.data import check
+
+    _show_report(check(name, image_size), json)
+
+
+def _show_report(report: Any, json: bool) -> None:
+    channels, height, width = report.shape
+    rows = [
+        ["name", report.name],
+        ["from", report.source],
+        ["images", _counts(report.parts) + f", {height}x{width}, {channels} channel{'s' if channels > 1 else ''}"],
+        ["classes", len(report.classes)],
+        *([f"{part} per class", _range(counts)] for part, counts in report.per_class.items()),
+        ["channel means", " ".join(f"{mean:.5f}" for mean in report.means)],
+    ]
+    if report.exact is not None:
+        verdict = "every file is the published one" if report.exact else "read, and its means are the published ones"
+        rows.append(["verdict", verdict])
+    show(dataclasses.asdict(report), table(["", ""], rows).lstrip("\n"), json)
+
+
+def _counts(parts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {part}" for part, count in parts.items())
+
+
+def _range(counts: list[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _parse(arguments: Sequence[str]) -> Callable[[], None]:
+    """Return the call that the arguments ask for; a wrong one becomes one line instead of the parser's box."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            call: Callable[[], None] = _app.cli(
+                prog="deepsup",
+                description="Deep supervision for any PyTorch model.",
+                args=list(arguments),
+                config=(FlagCreatePairsOff,),
+            )
+    except SystemExit as end:
+        if end.code:
+            raise DeepsupError(_one_line(said.getvalue())) from None
+        raise
+    return call
+
+
+def _one_line(box: str) -> str:
+    """Return the text inside a box of lines, without its asides; rules between paragraphs become semicolons."""
+    inside = [line.strip("│ \t") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
+    text = " ".join("; " if line and set(line) <= {"─"} else line for line in inside)
+    text = re.sub(r"\s+", " ", text).replace(" ;", ";").replace(".;", ";").strip()
+    text = re.sub(r"(\. Got errors:|; Argument helptext:).*(; For full)", r"\2", text)
+    return text or "wrong arguments; run deepsup --help"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 2 for what a user can mend, 130 after Ctrl-C."""
+    logger = logging.getLogger("deepsup")
+    handler = logging.StreamHandler()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        _parse(sys.argv[1:] if arguments is None else arguments)()
+    except DeepsupError as error:
+        sys.stderr.write(f"deepsup: {' '.join(str(error).split())}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("deepsup: interrupted\n")
+        return 130
+    except BrokenPipeError:
+        # whoever read our answer has left (deepsup ... | head); what Python flushes at the end must not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        logger.removeHandler(handler)
+    return 0

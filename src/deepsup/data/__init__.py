@@ -1,0 +1,24 @@
+"""Bytes on disk -> uint8 arrays: sources, formats, splits, and the embedded digits. Needs no torch."""
+
+from deepsup.data.catalog import KNOWN as KNOWN
+from deepsup.data.check import Report, channel_means, check, get, is_present
+from deepsup.data.dataset import Dataset, Part
+from deepsup.data.files import data_folder
+from deepsup.data.load import load_data
+from deepsup.data.splits import hold_out, per_class, subset, svhn_protocol
+
+__all__ = [
+    "Dataset",
+    "Part",
+    "Report",
+    "channel_means",
+    "check",
+    "data_folder",
+    "get",
+    "hold_out",
+    "is_present",
+    "load_data",
+    "per_class",
+    "subset",
+    "svhn_protocol",
+]

@@ -1,0 +1,59 @@
+"""A .tar.gz archive in, its plain files in a folder out; nothing lands or links elsewhere or fills the disk."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from deepsup.data.files import disk_errors_named
+from deepsup.errors import DataError
+
+MOST_BYTES = 2**30
+"""What an archive may unpack to: CIFAR-10 and CIFAR-100 need a fifth of it."""
+
+
+def unpack(archive: Path, folder: Path) -> list[Path]:
+    """Unpack every file of a .tar.gz below a folder and return their places."""
+    unpacked, room = [], MOST_BYTES
+    try:
+        with gzip.open(archive) as packed:
+            with tarfile.open(fileobj=packed, mode="r|") as tar:
+                for member in tar:
+                    inside = _checked(member, archive)
+                    room -= member.size
+                    if room < 0:
+                        raise DataError(f"{archive}: unpacks to more than {MOST_BYTES:,} bytes; refused")
+                    if member.isfile():
+                        unpacked.append(_write(tar, member, folder / inside))
+            # tar stops at its own end mark; the checksum of all stands behind it
+            while room > 0 and (rest := packed.read(1 << 20)):
+                room -= len(rest)
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{archive}: damaged archive ({reason}); move {archive.name} away and get it again") from error
+    return unpacked
+
+
+def _checked(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
+    inside = PurePosixPath(member.name)
+    if inside.is_absolute() or ".." in inside.parts or "\\" in member.name or ":" in member.name:
+        raise DataError(f"{archive}: its member {member.name!r} points outside the archive; refused")
+    if not (member.isfile() or member.isdir()):
+        raise DataError(f"{archive}: its member {member.name!r} is a link or a device; expected plain files; refused")
+    return inside
+
+
+def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> Path:
+    source = tar.extractfile(member)
+    assert source is not None, "only plain files come here"
+    with disk_errors_named(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file = target.open("wb")
+    with source, file:
+        # Only the write side may blame the disk: what the archive raises is the archive's fault.
+        while chunk := source.read(1 << 20):
+            with disk_errors_named(target.parent):
+                file.write(chunk)
+    return target

@@ -1,0 +1,104 @@
+"""A set in, a report out: its parts, counts and channel means, and whether they are the published ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deepsup.data.catalog import KNOWN, Known
+from deepsup.data.dataset import Dataset, Images
+from deepsup.data.files import data_folder
+from deepsup.data.load import load_data, load_known
+from deepsup.data.sources import find
+from deepsup.errors import DataError, nearest
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found of a set: plain values, ready for JSON."""
+
+    name: str
+    source: str
+    files: list[str]
+    classes: list[str]
+    shape: list[int]
+    """[C,H,W]."""
+    parts: dict[str, int]
+    per_class: dict[str, list[int]]
+    means: list[float]
+    """Of each channel of the training part, of values in 0..1."""
+    published_means: list[float] | None
+    exact: bool | None
+    """Whether every file has its published digest; None for images of your own."""
+    notes: list[str]
+
+
+def is_present(known: Known, extra: bool = False) -> bool:
+    """Whether the files of a named set are there, without reading them."""
+    return find(known, [part for part in known.counts if extra or part != "extra"]) is not None
+
+
+def get(name: str, extra: bool = False) -> Report:
+    """Fetch a named set unless it is there, read it whole and compare it with what is published."""
+    if name not in KNOWN:
+        raise DataError(f"no data set {name!r}; {nearest(name.lower(), KNOWN)}")
+    if extra and "extra" not in KNOWN[name].counts:
+        raise DataError(f"{name} has no part 'extra'; only svhn has")
+    return _check_known(KNOWN[name], extra)
+
+
+def check(source: str, image_size: int | None = None) -> Report:
+    """Read a set that is there, by its name or path, and compare a named one with what is published."""
+    if source not in KNOWN:
+        data = load_data(source, image_size=image_size)
+        return _report(data, source, [], channel_means(data.train.images))
+    known = KNOWN[source]
+    if image_size is not None:
+        raise DataError(f"image size {image_size} for {source}, which has its own; expected it with a folder only")
+    if not is_present(known):
+        raise DataError(f"{source} is not in {data_folder()}; run: deepsup data get {source}")
+    return _check_known(known, extra="extra" in known.counts and is_present(known, extra=True))
+
+
+def _check_known(known: Known, extra: bool) -> Report:
+    data, found = load_known(known, extra)
+    means = channel_means(data.train.images)
+    _compare(known, data, means)
+    files = [str(path) for paths in found.parts.values() for path in paths]
+    return _report(data, found.source, files, means, known)
+
+
+def _report(data: Dataset, source: str, files: list[str], means: list[float], known: Known | None = None) -> Report:
+    return Report(
+        name=data.name,
+        source=source,
+        files=files,
+        classes=list(data.classes),
+        shape=list(data.shape),
+        parts={part: len(held) for part, held in data.parts()},
+        per_class={part: held.counts(len(data.classes)) for part, held in data.parts()},
+        means=means,
+        published_means=list(known.means) if known else None,
+        exact=not data.notes if known else None,
+        notes=list(data.notes),
+    )
+
+
+def channel_means(images: Images) -> list[float]:
+    """Return the mean of each channel, of values in 0..1: an exact sum of whole numbers, then one division."""
+    count = images.size // images.shape[1]
+    return [int(images[:, c].sum(dtype=np.uint64)) / (255 * count) for c in range(images.shape[1])]
+
+
+def _compare(known: Known, data: Dataset, means: list[float]) -> None:
+    for part, held in data.parts():
+        counts = held.counts(len(known.classes))
+        if min(counts) == 0:
+            raise DataError(f"{known.name}: no image of class {known.classes[counts.index(0)]} in the {part} part")
+    # half a unit of the last published digit, and a hair for its rounding
+    if any(abs(mean - said) > 0.51 * 10**-known.digits for mean, said in zip(means, known.means, strict=True)):
+        raise DataError(
+            f"{known.name}: channel means {', '.join(f'{mean:.6f}' for mean in means)}; "
+            f"expected {', '.join(f'{said:.{known.digits}f}' for said in known.means)}: these are other images"
+        )

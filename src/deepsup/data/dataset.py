@@ -1,0 +1,97 @@
+"""Arrays in, one checked value out: a data set is uint8 images, int64 labels and the names of its classes, by parts.
+
+Legend: N images, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deepsup.errors import DataError
+
+Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Images and their labels: the training, validation, test or extra part of a data set."""
+
+    images: Images
+    """[N,C,H,W] uint8. The memory may lie in another order: the readers leave each pixel's channels side by side."""
+    labels: Labels
+    """[N] int64, each in 0..K-1."""
+
+    def __post_init__(self) -> None:
+        if self.images.ndim != 4 or self.images.dtype != np.uint8:
+            raise DataError(f"images are {self.images.dtype} {list(self.images.shape)}; expected uint8 [N,C,H,W]")
+        if self.labels.shape != self.images.shape[:1]:
+            raise DataError(
+                f"{len(self.images):,} images but labels of shape {list(self.labels.shape)}; expected one an image"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, indices: npt.NDArray[np.intp]) -> Part:
+        """Return the images at these places, in this order."""
+        return Part(self.images[indices], self.labels[indices])
+
+    def counts(self, classes: int) -> list[int]:
+        """Return how many images each class has.
+
+        >>> Part(np.zeros((3, 1, 2, 2), np.uint8), np.array([0, 2, 2])).counts(3)
+        [1, 0, 2]
+        """
+        return [int(n) for n in np.bincount(self.labels, minlength=classes)]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set by parts; ``validation`` is there after a hold-out, ``extra`` in SVHN when it was asked for."""
+
+    name: str
+    classes: tuple[str, ...]
+    train: Part
+    test: Part
+    validation: Part | None = None
+    extra: Part | None = None
+    notes: tuple[str, ...] = ()
+    """What a reader should know of these very files, such as a digest that is not the published one."""
+
+    def __post_init__(self) -> None:
+        for name, part in self.parts():
+            if not len(part):
+                raise DataError(f"{self.name}: the {name} part is empty; expected at least one image")
+            if part.images.shape[1:] != self.shape:
+                raise DataError(
+                    f"{self.name}: images of the {name} part are {list(part.images.shape[1:])} and of the train part "
+                    f"{list(self.shape)}; expected one shape [C,H,W]"
+                )
+            check_labels(part.labels, len(self.classes), f"{self.name}, {name} part")
+
+    def parts(self) -> Iterator[tuple[str, Part]]:
+        """Yield the name and the images of each part that is there."""
+        for name in ("train", "validation", "test", "extra"):
+            part = getattr(self, name)
+            if part is not None:
+                yield name, part
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one image: [C,H,W]."""
+        return self.train.images.shape[1:]
+
+
+def check_labels(labels: npt.NDArray[np.integer], classes: int, where: str) -> None:
+    """Refuse labels outside 0..classes-1, naming the first one."""
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        raise DataError(
+            f"{where}: label {labels[wrong[0]]} at index {wrong[0]:,} ({len(wrong):,} such labels); "
+            f"expected 0 to {classes - 1}"
+        )

@@ -1,0 +1,84 @@
+"""Names and bytes in, files under the data folder out: each appears whole or not at all, and none is written over."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from deepsup.errors import DataError
+
+
+def data_folder() -> Path:
+    """Return the folder that data live in: ``$DEEPSUP_DATA``, or the platform's cache folder for deepsup."""
+    named = os.environ.get("DEEPSUP_DATA")
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("deepsup")) / "data"
+
+
+@contextlib.contextmanager
+def staging(folder: Path) -> Iterator[Path]:
+    """Give a fresh folder beside the final place of files; it is gone afterwards, whatever happened."""
+    with disk_errors_named(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def disk_errors_named(folder: Path) -> Iterator[None]:
+    """Turn what the disk refuses (full, read-only, not a folder) into one line that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"cannot write to the data folder {folder}: {error.strerror or error}; "
+            "free some space or make it writable, or set DEEPSUP_DATA to another folder"
+        ) from error
+
+
+@contextlib.contextmanager
+def read_errors_named() -> Iterator[None]:
+    """Turn a file that the system will not hand over into one line that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot read {error.filename or 'the data'}: {error.strerror or error}") from error
+
+
+def put(source: Path, target: Path) -> bool:
+    """Move a finished file to its place on the same disk, at once and for good; False if one is there already."""
+    if target.exists():
+        return False
+    with disk_errors_named(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.chmod(0o644)  # temporary files are made for their owner alone
+        with source.open("r+b") as file:
+            os.fsync(file.fileno())
+        source.replace(target)
+    return True
+
+
+def write(target: Path, data: bytes) -> bool:
+    """Write a whole file beside its place and move it there; False if one is there already."""
+    if target.exists():
+        return False
+    with staging(target.parent) as stage:
+        with disk_errors_named(target.parent):
+            (stage / target.name).write_bytes(data)
+        return put(stage / target.name, target)
+
+
+def md5(data: bytes | memoryview) -> str:
+    """Return the digest that the publishers of these sets give."""
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()

@@ -1,0 +1,116 @@
+"""A name or a path in, a data set out: the one function that most users need."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from deepsup.data.catalog import KNOWN, Known, Layout
+from deepsup.data.cifar import read_binary, read_python
+from deepsup.data.dataset import Dataset, Part
+from deepsup.data.files import read_errors_named
+from deepsup.data.idx import read_pair
+from deepsup.data.own import read_folder, read_npz
+from deepsup.data.sources import Found, obtain
+from deepsup.data.svhn import read_svhn
+from deepsup.errors import DataError, nearest
+
+logger = logging.getLogger("deepsup")
+
+
+def load_data(
+    source: str | os.PathLike[str] = "mnist-mini",
+    *,
+    image_size: int | None = None,
+    extra: bool = False,
+    download: bool = True,
+) -> Dataset:
+    """Return a data set by its name, or from a folder of images or an .npz.
+
+    Args:
+        source: mnist-mini (shipped with deepsup), mnist, fashion-mnist, cifar10, cifar100, svhn; a folder with one
+            sub-folder a class; an .npz with images and labels. A name wins over a folder of that name: ``./mnist``.
+        image_size: for a folder, the height and width that all images are resized to.
+        extra: for svhn, load the 531,131 images of its ``extra`` part too.
+        download: fetch a named set that is not in the data folder.
+
+    >>> data = load_data()
+    >>> data.train.images.shape, data.test.images.shape
+    ((1000, 1, 28, 28), (5000, 1, 28, 28))
+    """
+    known = KNOWN.get(os.fspath(source)) if isinstance(source, str) else None
+    if extra and (known is None or "extra" not in known.counts):
+        raise DataError(f"{source} has no part 'extra'; only svhn has")
+    if known is None:
+        with read_errors_named():
+            return _load_own(source, image_size)
+    if image_size is not None:
+        raise DataError(f"image_size={image_size} for {known.name}, which has its own; expected it with a folder only")
+    return load_known(known, extra, download)[0]
+
+
+def _load_own(source: str | os.PathLike[str], image_size: int | None) -> Dataset:
+    path = Path(source).expanduser()
+    if not os.fspath(source):
+        raise DataError(f"no name of a data set was given; {nearest('', KNOWN)}")
+    if path.is_dir():
+        data = read_folder(path, image_size)
+    elif not path.exists():
+        raise DataError(f"no data set and no file {os.fspath(source)!r}; {nearest(os.fspath(source).lower(), KNOWN)}")
+    elif path.suffix != ".npz":
+        raise DataError(
+            f"{path}: a {path.suffix or 'nameless'} file; expected a folder with a sub-folder a class, or .npz"
+        )
+    elif image_size is not None:
+        raise DataError(f"image_size={image_size} for {path}; arrays are not resized: expected it with a folder only")
+    else:
+        data = read_npz(path)
+    for note in data.notes:
+        logger.warning("%s", note)
+    return data
+
+
+def load_known(known: Known, extra: bool = False, download: bool = True) -> tuple[Dataset, Found]:
+    """Return a named set, and where its files were found."""
+    parts = [part for part in known.counts if extra or part != "extra"]
+    found = obtain(known, parts, download)
+    held: dict[str, Part] = {}
+    notes: list[str] = []
+    for part, paths in found.parts.items():
+        with read_errors_named():
+            held[part], digests = reader(found.layout, known)(paths)
+        others = [path for path, md5 in digests.items() if md5 != found.layout.md5[path.name.removesuffix(".gz")]]
+        notes += [f"{path}: read, but its md5 is not the one published for {known.name}" for path in others]
+        _check_count(known, part, held[part], others or paths)
+    for note in notes:
+        logger.warning("%s", note)
+    data = Dataset(known.name, known.classes, held["train"], held["test"], extra=held.get("extra"), notes=tuple(notes))
+    return data, found
+
+
+def reader(layout: Layout, known: Known) -> Callable[[list[Path]], tuple[Part, dict[Path, str]]]:
+    """Return the function that turns the files of one part into the part and the digest of each file."""
+    classes = len(known.classes)
+    if layout.format == "idx":
+        return lambda paths: read_pair(*paths)
+    if layout.format == "cifar-binary":
+        return lambda paths: read_binary(paths, label_bytes=1 if classes == 10 else 2, classes=classes)
+    if layout.format == "cifar-python":
+        key = b"labels" if classes == 10 else b"fine_labels"
+        return lambda paths: read_python(paths, key, classes)
+    assert layout.format == "svhn"
+    return lambda paths: read_svhn(*paths)
+
+
+def _check_count(known: Known, part: str, held: Part, paths: list[Path]) -> None:
+    if len(held) != known.counts[part]:
+        raise DataError(
+            f"{known.name}: {len(held):,} images in the {part} part; expected {known.counts[part]:,}; "
+            f"move {', '.join(map(str, paths))} away and get it again"
+        )
+    if held.images.shape[1:] != known.shape:
+        raise DataError(
+            f"{paths[0]}: images of shape {list(held.images.shape[1:])}; expected {list(known.shape)} for {known.name}"
+        )

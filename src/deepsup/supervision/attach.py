@@ -1,0 +1,219 @@
+"""Any nn.Module and the names of some of its layers -> a net that also returns the scores of a companion at each.
+
+B batch, K classes.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from deepsup.errors import SupervisionError, nearest
+from deepsup.supervision.auto import choose_taps
+from deepsup.supervision.companions import Companion, Head
+from deepsup.supervision.taps import Tap, one_tensor
+from deepsup.supervision.trace import Call, Trace, scores_of, trace
+
+SCORING_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+class DeepOutput(NamedTuple):
+    """What a supervised net returns, in training and in evaluation alike."""
+
+    scores: Tensor
+    """[B,K], the model's own output."""
+    companions: dict[str, Tensor]
+    """Tap name -> [B,K], the companion's scores."""
+
+
+class DeeplySupervised(nn.Module):
+    """A model with companions: ``net(images)`` gives its scores and those of every tapped layer. See ``supervise``.
+
+    trunk: the model as it was given. heads: the companions. taps: their names, in the order given.
+    """
+
+    def __init__(self, trunk: nn.Module, companions: Mapping[str, Companion], num_classes: int) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.num_classes = num_classes
+        self.heads = nn.Module()  # a plain container: a ModuleDict would refuse layers called "keys" or "values"
+        like = next((p for p in trunk.parameters() if p.is_floating_point()), torch.empty(0))
+        for name, companion in companions.items():
+            self.heads.add_module(key(name), Head(name, companion, num_classes).to(like.device, like.dtype))
+        self._output_layer: str | None = None
+        self._sized = False
+        self._taps = {name: Tap(name) for name in companions}
+        self._handles = [trunk.get_submodule(name).register_forward_hook(tap) for name, tap in self._taps.items()]
+
+    @property
+    def taps(self) -> tuple[str, ...]:
+        """The names of the tapped layers."""
+        return tuple(self._taps)
+
+    def head(self, name: str) -> Head:
+        """Return the companion at the tap ``name``."""
+        if name not in self._taps:
+            raise SupervisionError(f"no companion at {name!r}; {nearest(name, self._taps)}")
+        head: Head = getattr(self.heads, key(name))
+        return head
+
+    @property
+    def output_layer(self) -> nn.Module:
+        """The layer of the model that holds the paper's w_out: the last linear or convolution with K outputs."""
+        if self._output_layer is None:
+            raise SupervisionError(
+                f"{type(self.trunk).__name__} has no linear or convolution layer with {self.num_classes} outputs, or "
+                f"has not run yet, so w_out is not known; expected a net whose last layer is one; call it once before, "
+                f"or leave the |w|^2 terms out, Objective(..., norms=False)"
+            )
+        return self.trunk.get_submodule(self._output_layer)
+
+    def forward(self, *args: Any, **kwargs: Any) -> DeepOutput:
+        """Run the model; return its scores [B,K] and each companion's [B,K]."""
+        if not self._sized:
+            self.size(args, kwargs)
+        for tap in self._taps.values():
+            tap.arm()
+        try:
+            output = self.trunk(*args, **kwargs)
+        finally:
+            caught = {name: tap.disarm() for name, tap in self._taps.items()}
+        scores = scores_of(output, self.trunk, self.num_classes)
+        features = {name: tap.check(caught[name], scores.shape[0]) for name, tap in self._taps.items()}
+        return DeepOutput(scores, {name: self.head(name)(features[name]) for name in features})
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator] # torch leaves it untyped
+    def size(self, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
+        """Run the model once on a batch, check every tap, and give the companions their widths.
+
+        Whatever is wrong, the model is left as it was given.
+        """
+        try:
+            seen = trace(self.trunk, args, kwargs or {}, self.num_classes)
+            for name, tap in self._taps.items():
+                call = checked_call(name, self.trunk, seen)
+                tap.clone = call.changed_in_place
+                self.head(name).size(call.output)
+        except BaseException:
+            self.strip()
+            raise
+        self._output_layer = last_scoring_layer(seen, self.num_classes)
+        self._sized = True
+
+    def strip(self) -> nn.Module:
+        """Take the companions off and return the model as it was given: same object, trained weights, no hook left.
+
+        The net itself then has no companions any more; ``copy.deepcopy(net).strip()`` keeps it.
+        """
+        for handle in self._handles:
+            handle.remove()
+        self._handles, self._taps, self.heads = [], {}, nn.Module()
+        return self.trunk
+
+
+def supervise(
+    model: nn.Module,
+    at: str | Iterable[str] | Mapping[str, Companion] = "auto",
+    *,
+    num_classes: int,
+    example: Any = None,
+    companion: Companion = Companion(),  # noqa: B008 - frozen
+) -> DeeplySupervised:
+    """Give hidden layers of any model a companion each: a classifier of their own.
+
+    model: any ``nn.Module`` that returns scores [B,K]; it is not modified but for forward hooks, which ``strip`` takes
+        off again.
+    at: names out of ``model.named_modules()``; or ``"auto"``, the last layer of each spatial resolution but the
+        output's; or a mapping from names to companions.
+    num_classes: K.
+    example: a batch (a tensor, or a tuple or mapping of arguments) to size the companions by. Without it they are sized
+        on the first forward; ``"auto"`` needs it.
+    companion: how features become scores at the taps, where ``at`` does not say it for each.
+
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> net = supervise(model, at=["1"], num_classes=3, example=torch.zeros(1, 4))
+    >>> net(torch.zeros(5, 4)).companions["1"].shape
+    torch.Size([5, 3])
+    """
+    check_model(model, num_classes)
+    if isinstance(at, str) and at == "auto":
+        if example is None:
+            raise SupervisionError(
+                "at='auto' without example=; expected a batch to run the model on once; give example=images[:1] or "
+                "name the layers"
+            )
+        at = choose_taps(model, trace(model, *as_call(example), num_classes))
+    net = DeeplySupervised(model, named_companions(model, at, companion), num_classes)
+    if example is not None:
+        net.size(*as_call(example))
+    return net
+
+
+def as_call(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Turn an example into the arguments of a call: a tensor is one, a tuple several, a mapping named ones."""
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    return (tuple(example), {}) if isinstance(example, tuple | list) else ((example,), {})
+
+
+def key(name: str) -> str:
+    """Return the name under which a tap's companion is registered: module names cannot contain dots."""
+    return name.replace(".", "/")
+
+
+def check_model(model: nn.Module, num_classes: int) -> None:
+    """Refuse what cannot be supervised, with the remedy."""
+    if not isinstance(model, nn.Module):
+        raise SupervisionError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
+    if isinstance(model, DeeplySupervised):
+        raise SupervisionError("model is supervised already; expected a plain model; call its strip() first")
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel | torch.jit.ScriptModule) or hasattr(
+        model, "_orig_mod"
+    ):
+        raise SupervisionError(
+            f"model is a {type(model).__name__}; expected the model inside it; supervise first, then compile or "
+            f"distribute the supervised net"
+        )
+    if not isinstance(num_classes, int) or isinstance(num_classes, bool) or num_classes < 1:
+        raise SupervisionError(f"num_classes={num_classes!r}; expected a whole number of at least 1")
+
+
+def named_companions(
+    model: nn.Module, at: str | Iterable[str] | Mapping[str, Companion], companion: Companion
+) -> dict[str, Companion]:
+    """Return tap name -> companion, every name a layer of the model."""
+    if not isinstance(at, Mapping):
+        names = [at] if isinstance(at, str) else list(at)
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise SupervisionError(f"at names {repeated[0]!r} more than once; expected each layer once")
+        at = dict.fromkeys(names, companion)
+    layers = [name for name, _ in model.named_modules(remove_duplicate=False) if name]
+    for name, each in at.items():
+        if name not in layers:
+            raise SupervisionError(f"no layer {name!r} in {type(model).__name__}; {nearest(str(name), layers)}")
+        if not isinstance(each, Companion):
+            raise SupervisionError(f"at[{name!r}] is {each!r}; expected a Companion, e.g. Companion(pool='avg')")
+    return dict(at)
+
+
+def checked_call(name: str, trunk: nn.Module, seen: Trace) -> Call:
+    """Return the one call of the layer ``name``, or say why it cannot be tapped."""
+    layer = trunk.get_submodule(name)
+    calls = [call for call in seen.calls if call.layer is layer]
+    one_tensor(name, [call.output for call in calls], seen.scores.shape[0])
+    if not any(call is calls[0] for call in seen.hidden_calls):
+        raise SupervisionError(
+            f"layer {name!r} gives the output itself or runs after it, so it is no hidden layer; expected one before "
+            f"the output; the output has its own loss already"
+        )
+    return calls[0]
+
+
+def last_scoring_layer(seen: Trace, num_classes: int) -> str | None:
+    """Return the name of the last layer called that maps features to K scores."""
+    for call in reversed(seen.calls):
+        if isinstance(call.layer, SCORING_LAYERS) and call.layer.weight.shape[0] == num_classes:
+            return call.name
+    return None

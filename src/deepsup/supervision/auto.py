@@ -1,0 +1,113 @@
+"""A traced forward pass -> the layers to tap when the user names none (``at="auto"``)."""
+
+from collections import Counter
+from math import ceil
+
+from torch import Tensor, nn
+
+from deepsup.errors import SupervisionError
+from deepsup.supervision.trace import Call, Trace
+
+
+def choose_taps(model: nn.Module, seen: Trace) -> list[str]:
+    """Return the last layer of each spatial resolution but the output's (the last resolution the trunk works at).
+
+    A net that works at one resolution (a ViT, a mixer, an MLP) has no such layers: there, of the kind of layer that one
+    of its modules repeats most often, the ones that end the first and the second third are tapped.
+    """
+    counts = Counter(call.layer for call in seen.calls)
+    batch = seen.scores.shape[0]
+    calls = [call for call in seen.hidden_calls if counts[call.layer] == 1 and is_feature(call.output, batch)]
+    taps = stage_ends(calls, seen) or block_thirds(model, calls)
+    if not taps:
+        raise SupervisionError(
+            f"at='auto' finds no hidden layer in {type(model).__name__} that runs once and returns one tensor; "
+            f"expected a net with hidden layers; name them yourself, at=[...]"
+        )
+    return taps
+
+
+def is_feature(output: object, batch: int) -> bool:
+    """Whether an output can feed a companion: a floating-point tensor with the batch first."""
+    return isinstance(output, Tensor) and output.is_floating_point() and output.ndim >= 2 and output.shape[0] == batch
+
+
+def stage_ends(calls: list[Call], seen: Trace) -> list[str]:
+    """Return the last layer at each resolution, in order, without the last resolution's."""
+    sizes = {call.name: resolution(call.output, seen) for call in seen.calls}
+    within = sizes_within(calls, sizes)
+    ends: dict[tuple[int, ...], str] = {}
+    for call in calls:
+        size = sizes[call.name]
+        blocks = (block for block in enclosing(call.name) if block in within and not is_list(seen.layers[block]))
+        if size and not any(sizes.get(block) != size and len(within[block]) < 3 for block in blocks):
+            ends.pop(size, None)  # a later layer at this resolution moves it to the end
+            ends[size] = call.name
+    return list(ends.values())[:-1]
+
+
+def sizes_within(calls: list[Call], sizes: dict[str, tuple[int, ...] | None]) -> dict[str, set[tuple[int, ...]]]:
+    """Return, for every module with layers inside, the resolutions its layers work at.
+
+    A block that works at one or two and ends at another than a layer inside it (a strided residual block, an attention)
+    hides that layer: it lies on a branch or half-way through a step, and the block around it is the better tap.
+    """
+    within: dict[str, set[tuple[int, ...]]] = {}
+    for call in calls:
+        for block in enclosing(call.name):
+            within.setdefault(block, set()).update({size} if (size := sizes[call.name]) else ())
+    return within
+
+
+def enclosing(name: str) -> list[str]:
+    """Return the names of the modules around a layer.
+
+    >>> enclosing("layer1.0.conv1")
+    ['layer1', 'layer1.0']
+    """
+    parts = name.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def is_list(layer: nn.Module) -> bool:
+    """Whether a module is a mere list of layers, not a block of its own kind."""
+    return type(layer) in (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def resolution(output: object, seen: Trace) -> tuple[int, ...] | None:
+    """Return the height and width of a map [B,C,H,W] or [B,H,W,C], told by the aspect of the input; None for others.
+
+    Inside a block, maps may lie as [B,H,W,C] (ConvNeXt) or whole stages may (Swin): of both readings, the one with the
+    input's aspect, up to the rounding of poolings, is right.
+    """
+    image = next((x for x in seen.inputs if isinstance(x, Tensor) and x.ndim >= 4), None)
+    if image is None or not isinstance(output, Tensor) or output.ndim != image.ndim:
+        return None
+    shape = tuple(output.shape)
+    if max(shape[2:]) == 1:  # a vector, kept in the shape of a map
+        return None
+    if len(shape) == 5:
+        return shape[2:]
+    height, width = image.shape[2:]
+    for h, w in (shape[2:], shape[1:3]):
+        if h <= height and w <= width and abs(h * width - w * height) < height + width:
+            return h, w
+    return None
+
+
+def block_thirds(model: nn.Module, calls: list[Call]) -> list[str]:
+    """Return, of the most repeated kind of layer within one module, the ends of the first and the second third."""
+    called = {call.layer: index for index, call in enumerate(calls)}
+    groups: list[list[nn.Module]] = []
+    for parent in model.modules():
+        kinds: dict[type, list[nn.Module]] = {}
+        for child in parent.children():
+            if child in called:
+                kinds.setdefault(type(child), []).append(child)
+        groups += kinds.values()
+    if not groups:
+        return []
+    blocks = max(groups, key=lambda group: (len(group), max(called[layer] for layer in group)))
+    blocks.sort(key=lambda layer: called[layer])
+    ends = sorted({ceil(len(blocks) * third / 3) - 1 for third in (1, 2)})
+    return [calls[called[blocks[end]]].name for end in ends]

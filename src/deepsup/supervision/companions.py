@@ -1,0 +1,128 @@
+"""What a layer puts out -> the scores of its companion.
+
+B batch, C channels, H W height and width, N tokens, D features, K classes.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.parameter import is_lazy
+
+from deepsup.errors import SupervisionError, nearest
+
+
+@dataclass(frozen=True)
+class Companion:
+    """How the output of a hidden layer becomes class scores: pool, flatten, hidden layers, one linear classifier.
+
+    The default is the paper's companion: flatten and a linear classifier, nothing between.
+
+    pool: ``"none"`` keeps every value; ``"avg"`` and ``"max"`` leave one value a channel (of [B,C,H,W]) or a feature
+        (of [B,N,D], over the tokens); a number s averages a map down to at most s x s, a sequence to at most s tokens.
+        Vectors [B,D] are never pooled.
+    hidden: widths of ReLU layers between the features and the classifier.
+    init: ``"torch"`` leaves torch's initialisation; ``"caffe"`` is the one of the authors' code: weights uniform within
+        sqrt(3 / (K * features)), biases 0.
+    """
+
+    pool: Literal["none", "avg", "max"] | int = "none"
+    hidden: tuple[int, ...] = ()
+    init: Literal["torch", "caffe"] = "torch"
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.pool, int) and not isinstance(self.pool, bool)
+        if self.pool not in ("none", "avg", "max") and not (whole and int(self.pool) > 0):
+            raise SupervisionError(
+                f"pool={self.pool!r} is not a way to pool; expected 'none', 'avg', 'max' or a size such as 4"
+            )
+        try:
+            object.__setattr__(self, "hidden", tuple(self.hidden))
+        except TypeError:
+            raise SupervisionError(f"hidden={self.hidden!r}; expected a tuple of widths such as (128,)") from None
+        if not all(isinstance(width, int) and width > 0 for width in self.hidden):
+            raise SupervisionError(f"hidden={self.hidden!r}; expected widths of at least 1 such as (128,)")
+        if self.init not in ("torch", "caffe"):
+            raise SupervisionError(f"init={self.init!r}; {nearest(str(self.init), ['torch', 'caffe'])}")
+
+    @classmethod
+    def paper(cls) -> "Companion":
+        """Return the paper's companion, for taps behind f (the activation and pooling of a layer)."""
+        return cls()
+
+    @classmethod
+    def caffe(cls) -> "Companion":
+        """Return the companion of the authors' Caffe code, for taps on raw convolution outputs."""
+        return cls(init="caffe")
+
+
+class Head(nn.Module):
+    """The companion of one tap: features [B, ...] -> scores [B,K]. ``classifier`` holds the paper's w_m.
+
+    Its first layer takes its width from the first features it meets (``nn.LazyLinear``), so an optimizer made before
+    that already has its parameters.
+    """
+
+    def __init__(self, tap: str, companion: Companion, num_classes: int) -> None:
+        super().__init__()
+        self.tap = tap
+        self.companion = companion
+        widths = [*companion.hidden, num_classes]
+        layers: list[nn.Linear] = [nn.LazyLinear(widths[0])]
+        layers += [nn.Linear(before, after) for before, after in pairwise(widths)]
+        self.hidden = nn.Sequential(*(nn.Sequential(layer, nn.ReLU()) for layer in layers[:-1]))
+        self.classifier = layers[-1]
+
+    @property
+    def first(self) -> nn.Linear:
+        """The layer that meets the flattened features."""
+        return next(module for module in self.modules() if isinstance(module, nn.Linear))
+
+    @torch.no_grad()
+    def size(self, features: Tensor) -> None:
+        """Take the width of the first layer from ``features``; initialise as the companion says."""
+        new = is_lazy(self.first.weight)  # not when a state_dict gave the weights before the first forward
+        self(features.to(self.first.weight.device, self.first.weight.dtype))
+        if new and self.companion.init == "caffe":
+            for layer in self.modules():
+                if isinstance(layer, nn.Linear):
+                    bound = math.sqrt(3 / (layer.out_features * layer.in_features))
+                    nn.init.uniform_(layer.weight, -bound, bound)
+                    nn.init.zeros_(layer.bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features [B, ...] -> scores [B,K]."""
+        vectors = pool(features, self.companion.pool).flatten(1)
+        expected = self.first.in_features
+        if expected not in (0, vectors.shape[1]):
+            raise SupervisionError(
+                f"layer {self.tap!r} gives {vectors.shape[1]} values an image ({list(features.shape)}), its companion "
+                f"was built for {expected}; expected images of the same size as before; use a pooled companion, "
+                f"Companion(pool='avg'), for changing sizes"
+            )
+        scores: Tensor = self.classifier(self.hidden(vectors))
+        return scores
+
+    def extra_repr(self) -> str:
+        """Show the pooling in the net's printout."""
+        return f"pool={self.companion.pool!r}"
+
+
+def pool(features: Tensor, how: Literal["none", "avg", "max"] | int) -> Tensor:
+    """Pool a map [B,C,H,W] (or a volume) over its positions, a sequence [B,N,D] over its tokens; leave vectors."""
+    if how == "none" or features.ndim == 2:
+        return features
+    maps = features.transpose(1, 2) if features.ndim == 3 else features  # [B,D,N] or [B,C,H,W]
+    positions = tuple(range(2, maps.ndim))
+    if how == "avg":
+        return maps.mean(positions)
+    if how == "max":
+        return maps.amax(positions)
+    size = [min(int(how), extent) for extent in maps.shape[2:]]
+    average: Any = {3: F.adaptive_avg_pool1d, 4: F.adaptive_avg_pool2d, 5: F.adaptive_avg_pool3d}[maps.ndim]
+    pooled: Tensor = average(maps, size)
+    return pooled

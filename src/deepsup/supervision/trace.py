@@ -1,0 +1,110 @@
+"""A model and one batch for it -> every layer call of that forward pass, in order; the model stays as it was."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from deepsup.errors import SupervisionError
+from deepsup.supervision.taps import describe, version_of
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of one layer: its name, the layer, and what it put out (kept only as long as the trace is)."""
+
+    name: str
+    layer: nn.Module
+    output: Any
+    version: int
+
+    @property
+    def changed_in_place(self) -> bool:
+        """Whether a later layer wrote into this one's output."""
+        return version_of(self.output) != self.version
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A forward pass: the layers, their calls in the order in which they ended, and the scores [B,K] that came out."""
+
+    layers: dict[str, nn.Module]
+    calls: list[Call]
+    inputs: tuple[Any, ...]
+    scores: Tensor
+
+    @property
+    def hidden_calls(self) -> list[Call]:
+        """The calls that ended before the scores existed: what may be tapped."""
+        for index, call in enumerate(self.calls):
+            if shares_memory(call.output, self.scores):
+                return self.calls[:index]
+        return self.calls
+
+
+def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], num_classes: int) -> Trace:
+    """Run ``model`` once on a batch, in evaluation mode and without gradients, and note every layer call.
+
+    The outputs of all layers are held until the trace is let go, so that no memory is reused within it and tensors
+    can be told apart by their storage.
+    """
+    calls: list[Call] = []
+    layers = {name: layer for name, layer in model.named_modules() if name}
+    names = {layer: name for name, layer in layers.items()}
+
+    def note(layer: nn.Module, _args: Any, output: Any) -> None:
+        calls.append(Call(names[layer], layer, output, version_of(output)))
+
+    handles = [layer.register_forward_hook(note) for layer in names]
+    try:
+        with undisturbed(model):
+            output = model(*args, **kwargs)
+    except Exception as error:
+        raise SupervisionError(
+            f"{type(model).__name__} fails on the example ({describe(list(args) + list(kwargs.values()))}): {error}; "
+            f"expected a batch the model can run on; give one as example="
+        ) from error
+    finally:
+        for handle in handles:
+            handle.remove()
+    return Trace(layers, calls, (*args, *kwargs.values()), scores_of(output, model, num_classes))
+
+
+def scores_of(output: Any, model: nn.Module, num_classes: int) -> Tensor:
+    """Return the scores [B,K] in what a model returned: the tensor itself, or its field called ``logits``."""
+    scores = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(scores, Tensor):
+        raise SupervisionError(
+            f"{type(model).__name__} returns {describe(output)}; expected scores [B,{num_classes}], or an object with "
+            f"them as its field 'logits'; wrap the model in a module whose forward returns the scores"
+        )
+    if scores.ndim != 2 or scores.shape[1] != num_classes:
+        raise SupervisionError(
+            f"{type(model).__name__} returns scores of shape {list(scores.shape)}, num_classes is {num_classes}; "
+            f"expected [B,{num_classes}]; build the model with {num_classes} classes or pass its own number"
+        )
+    return scores
+
+
+def shares_memory(output: Any, scores: Tensor) -> bool:
+    """Whether a layer's output is the scores themselves or a view of them."""
+    return (
+        isinstance(output, Tensor) and output.untyped_storage().data_ptr() == scores.untyped_storage().data_ptr() != 0
+    )
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Run in evaluation mode, without gradients; afterwards every mode and the random state are as before."""
+    modes = {layer: layer.training for layer in model.modules()}
+    cuda = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=cuda):
+            yield
+    finally:
+        for layer, mode in modes.items():
+            layer.training = mode

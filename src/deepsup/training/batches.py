@@ -1,0 +1,103 @@
+"""A part of a data set in, a stream of ready batches out: seeded, shuffled or in order, split over processes.
+
+The part is one uint8 tensor; each batch is gathered, normalised and augmented as a whole, in this process.
+Legend: N images, B batch, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deepsup.errors import DataError
+from deepsup.preprocess import Augment
+
+# What a random stream is for; part of its seed, so that no two are alike.
+_ORDER, _COINS = 0, 1
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches of each epoch: the same for the same seed and epoch, whatever was asked before.
+
+    ``batch_size`` counts the images of all processes together. Each process gets its share of every batch: nothing
+    twice, nothing lost, the same number of steps for all. So training does not depend on how many processes share it.
+    """
+
+    images: Tensor
+    """[N,C,H,W], uint8; or float32 where it was normalised beforehand (``Normalizer.apply_all``)."""
+    labels: Tensor
+    """[N] int64."""
+    batch_size: int
+    seed: int = 0
+    shuffle: bool = True
+    normalize: Callable[[Tensor], Tensor] | None = None
+    augment: Augment | None = None
+    rank: int = 0
+    world: int = 1
+
+    def __post_init__(self) -> None:
+        # once, so that no batch has to be brought into order; a tensor that lies so already is not copied
+        object.__setattr__(self, "images", self.images.contiguous(memory_format=torch.channels_last))
+        if len(self.images) != len(self.labels):
+            raise DataError(f"{len(self.images):,} images but {len(self.labels):,} labels; expected the same number")
+        if self.seed < 0:
+            raise DataError(f"seed {self.seed}; expected 0 or more")
+        if not 0 <= self.rank < self.world:
+            raise DataError(f"rank {self.rank} of {self.world} processes; expected 0 to {self.world - 1}")
+        if self.batch_size < self.world or len(self.images) < self.world:
+            raise DataError(
+                f"batches of {self.batch_size:,} out of {len(self.images):,} images for {self.world} processes; "
+                "expected at least one image for each"
+            )
+
+    def __len__(self) -> int:
+        """How many batches an epoch has."""
+        return len(self._bounds())
+
+    def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (images [B,C,H,W] in channels_last, labels [B]) of this process's share of each batch."""
+        if epoch < 0:
+            raise DataError(f"epoch {epoch}; expected 0 or more")
+        count = len(self.images)
+        generator = _generator(self.seed, _ORDER, epoch)
+        order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
+        coins = torch.randint(2, (count,), generator=_generator(self.seed, _COINS))
+        for start, end in self._bounds():
+            batch = order[start:end]
+            mine = self._share(len(batch))
+            images = _rows(self.images, batch[mine])
+            if self.normalize is not None:
+                images = self.normalize(images)
+            if self.augment is not None:
+                # drawn for the whole batch, so that the stream goes on alike in all processes
+                images = self.augment(images, self.augment.draw(coins[batch], epoch, generator).of(mine))
+            yield images.contiguous(memory_format=torch.channels_last), self.labels[batch[mine].to(self.labels.device)]
+
+    def _bounds(self) -> list[tuple[int, int]]:
+        """Where each batch begins and ends; a rest too small to give every process an image joins the last batch."""
+        count, size = len(self.images), self.batch_size
+        starts = list(range(0, count, size))
+        if len(starts) > 1 and count - starts[-1] < self.world:
+            starts.pop()
+        return list(zip(starts, [*starts[1:], count], strict=True))
+
+    def _share(self, count: int) -> slice:
+        return slice(self.rank * count // self.world, (self.rank + 1) * count // self.world)
+
+
+def _rows(images: Tensor, which: Tensor) -> Tensor:
+    """Gather images; each lies in one piece of memory, and told so torch copies it six times faster."""
+    count, channels, height, width = images.shape
+    flat = images.permute(0, 2, 3, 1).reshape(count, -1)
+    return flat.index_select(0, which.to(images.device)).view(-1, height, width, channels).permute(0, 3, 1, 2)
+
+
+def _generator(*words: int) -> torch.Generator:
+    """A generator of random numbers whose seed mixes all the words well."""
+    seed = int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
+    return torch.Generator().manual_seed(seed)

@@ -1,0 +1,61 @@
+"""One process of two, started by torchrun: a step on this rank's half of the batch; rank 0 saves all gradients."""
+
+import sys
+from pathlib import Path
+
+import torch
+from nets import CLASSES, ConvNet
+from torch import Tensor, distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from deepsup import DeeplySupervised, Objective, supervise
+
+BATCH = 8
+
+
+def build() -> tuple[DeeplySupervised, Tensor, Tensor]:
+    """Return the net and the joined batch; its first half is made much easier to get wrong than its second."""
+    torch.manual_seed(7)
+    x = torch.randn(BATCH, 2, 8, 8, dtype=torch.float64)
+    x[: BATCH // 2] *= 4
+    y = torch.arange(BATCH) % CLASSES
+    model = ConvNet().double().eval()
+    return supervise(model, at=["conv1", "pool1", "conv2"], num_classes=CLASSES, example=x[:1]), x, y
+
+
+def settings(net: DeeplySupervised, x: Tensor, y: Tensor, case: str) -> dict[str, dict[str, float]]:
+    """Return alpha and gamma: conv1 gated, pool1 at alpha 0; or conv1's gate such that the two halves disagree."""
+    alpha = {"conv1": 0.5, "pool1": 0.0, "conv2": 0.7}
+    with torch.no_grad():
+        whole, *halves = (
+            Objective(net)(net(x[rows]), y[rows]).companions["conv1"].item()
+            for rows in (slice(None), slice(BATCH // 2), slice(BATCH // 2, None))
+        )
+    gamma = {"gated": 1e6, "open for one": whole - 0.1 * (whole - min(halves))}
+    gamma["closed for one"] = whole + 0.1 * (max(halves) - whole)
+    return {"alpha": alpha, "gamma": {"conv1": gamma[case], "pool1": 0.0, "conv2": 0.0}}
+
+
+def main(folder: Path) -> None:
+    """Run every case and save its gradients."""
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
+    rows = slice(rank * BATCH // 2, (rank + 1) * BATCH // 2)
+    for case in ("gated", "open for one", "closed for one"):
+        net, x, y = build()
+        parallel = DistributedDataParallel(net)
+        objective = Objective(parallel, **settings(net, x, y, case))
+        for _ in range(2):  # a second step raises where a parameter was not used in the first
+            parallel.zero_grad()
+            loss = objective(parallel(x[rows]), y[rows])
+            loss.total.backward()
+        totals = loss.total.detach()
+        distributed.all_reduce(totals)
+        if rank == 0:
+            gradients = {name: p.grad for name, p in net.named_parameters()}
+            torch.save({"total": totals / 2, "gradients": gradients}, folder / f"{case}.pt")
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

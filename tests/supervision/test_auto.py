@@ -1,0 +1,108 @@
+"""``at="auto"``: which layers it takes, on nets whose right answer is known."""
+
+import pytest
+import torch
+from nets import CLASSES, ConvNet, TokenNet, images, mlp
+from torch import Tensor, nn
+
+from deepsup import DeepsupError, supervise
+
+
+def auto(model: nn.Module, example: Tensor) -> tuple[str, ...]:
+    return supervise(model, at="auto", num_classes=CLASSES, example=example).taps
+
+
+def test_the_last_layer_of_each_resolution_but_the_outputs() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(),  # 16 x 16
+        nn.MaxPool2d(2), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(),  # 8 x 8
+        nn.MaxPool2d(2), nn.Conv2d(4, 4, 3, padding=1), nn.ReLU(),  # 4 x 4, the output's
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, CLASSES),
+    )  # fmt: skip
+    assert auto(model, torch.zeros(1, 2, 16, 16)) == ("1", "4")
+    assert auto(model, torch.zeros(1, 2, 20, 12)) == ("1", "4")
+    assert auto(model, torch.zeros(1, 2, 23, 17)) == ("1", "4")
+
+
+def test_functional_activations_and_a_global_pool() -> None:
+    assert auto(ConvNet(), images(1)) == ("conv1",)
+
+
+class Step(nn.Module):
+    """A strided residual block: inside it, layers at the old resolution that are no place for a tap."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.expand = nn.Conv2d(channels, 2 * channels, 1)
+        self.reduce = nn.Conv2d(2 * channels, channels, 3, stride=2, padding=1)
+        self.short = nn.Conv2d(channels, channels, 1, stride=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.short(x) + self.reduce(self.expand(x))
+
+
+def test_a_block_that_halves_hides_its_insides() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1), Step(4), Step(4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, CLASSES)
+    )
+    assert auto(model, torch.zeros(1, 2, 16, 16)) == ("0", "1")
+
+
+class Backbone(nn.Module):
+    """Everything inside one module that ends in a vector: it hides nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(2, 4, 3, padding=1)
+        self.down1, self.down2, self.down3 = Step(4), Step(4), Step(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down3(self.down2(self.down1(self.stem(x)))).mean((2, 3))
+
+
+def test_a_backbone_inside_a_wrapper() -> None:
+    model = nn.Sequential(Backbone(), nn.Linear(4, CLASSES))
+    assert auto(model, torch.zeros(1, 2, 16, 16)) == ("0.stem", "0.down1", "0.down2")
+
+
+class ChannelsLast(nn.Module):
+    """Stages whose maps lie as [B,H,W,C], as Swin's do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stage1, self.stage2, self.fc = nn.Linear(2, 7), nn.Linear(7, 9), nn.Linear(9, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.stage1(x.permute(0, 2, 3, 1))
+        scores: Tensor = self.fc(self.stage2(z[:, ::2, ::2]).mean((1, 2)))
+        return scores
+
+
+def test_maps_with_their_channels_last() -> None:
+    assert auto(ChannelsLast(), torch.zeros(1, 2, 16, 16)) == ("stage1",)
+
+
+def test_one_resolution_only() -> None:
+    assert auto(TokenNet(), torch.zeros(1, 7, 8)) == ("layers.0", "layers.1")
+    assert auto(mlp(), torch.zeros(1, 6)) == ("1", "3")
+    same = nn.Sequential(*(nn.Conv2d(2, 2, 3, padding=1) for _ in range(9)), nn.Flatten(), nn.Linear(128, CLASSES))
+    assert auto(same, images(1)) == ("2", "5")
+
+
+def test_layers_called_twice_are_passed_over() -> None:
+    class Shared(ConvNet):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu = nn.ReLU()
+
+        def forward(self, x: Tensor) -> Tensor:
+            z = self.pool1(self.relu(self.conv1(x)))
+            scores: Tensor = self.fc(self.pool2(self.relu(self.conv2(z))).flatten(1))
+            return scores
+
+    assert auto(Shared(), images(1)) == ("conv1",)
+
+
+def test_nothing_to_tap() -> None:
+    with pytest.raises(DeepsupError, match="at='auto' finds no hidden layer in Linear"):
+        auto(nn.Linear(6, CLASSES), torch.zeros(1, 6))

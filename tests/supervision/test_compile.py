@@ -1,0 +1,70 @@
+"""torch.compile of the net and of a whole step: same results, and nothing is compiled again as gates and alpha move."""
+
+import pytest
+import torch
+from nets import CLASSES, ConvNet, images, labels
+from torch import Tensor
+from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend
+
+from deepsup import DeeplySupervised, Objective, supervise
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    torch._dynamo.reset()
+
+
+def small_net() -> DeeplySupervised:
+    return supervise(ConvNet().eval(), at=["conv1", "pool1"], num_classes=CLASSES, example=images(1))
+
+
+def test_a_compiled_net_gives_the_same_outputs() -> None:
+    net, counter = small_net(), CompileCounterWithBackend("inductor")
+    compiled = torch.compile(net, backend=counter, fullgraph=True)
+    x = images()
+    expected = net(x)
+    for _ in range(2):
+        out = compiled(x)
+        assert type(out) is type(expected)
+        torch.testing.assert_close(out.scores, expected.scores, atol=1e-5, rtol=1e-5)
+        for name in net.taps:
+            torch.testing.assert_close(out.companions[name], expected.companions[name], atol=1e-5, rtol=1e-5)
+    assert counter.frame_count == 1
+    Objective(compiled)(compiled(x), labels()).total.backward()
+    assert net.trunk.conv1.weight.grad is not None
+
+
+@pytest.mark.parametrize("schedule", ["paper", "cut:0.5", lambda t: (1 - t) ** 2])
+def test_a_compiled_step_is_compiled_once(schedule: str) -> None:
+    net, counter = small_net(), CompileCounter()
+    x, y = images(), labels()
+    bracket = Objective(net)(net(x), y).companions["conv1"].item()
+    objective = Objective(net, gamma={"conv1": bracket, "pool1": 0.0}, schedule=schedule)
+
+    def step(x: Tensor, y: Tensor, progress: Tensor) -> tuple[Tensor, Tensor]:
+        loss = objective(net(x), y, progress=progress)
+        return loss.total, loss.active["conv1"]
+
+    compiled = torch.compile(step, backend=counter, fullgraph=True)
+    gates = set()
+    for scale in (1.0, 3.0, 0.01, 1.0):  # larger inputs lift the bracket above gamma
+        for progress in (0.0, 0.3, 0.6, 1.0):
+            t = torch.tensor(progress)
+            total, active = compiled(scale * x, y, t)
+            expected = objective(net(scale * x), y, progress=progress)
+            torch.testing.assert_close(total, expected.total, atol=1e-5, rtol=1e-5)
+            assert active == expected.active["conv1"]
+            gates.add((bool(active), progress))
+    assert {active for active, _ in gates} == {True, False}
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize(("schedule", "times"), [("constant", 2), ("linear", 2), ("cut:0.5", 3)])
+def test_progress_as_a_number_is_compiled_again_once_or_twice(schedule: str, times: int) -> None:
+    net, counter = small_net(), CompileCounter()
+    objective = Objective(net, schedule=schedule)
+    compiled = torch.compile(lambda x, y, t: objective(net(x), y, progress=t).total, backend=counter, fullgraph=True)
+    x, y = images(), labels()
+    for step in range(8):
+        torch.testing.assert_close(compiled(x, y, step / 10), objective(net(x), y, progress=step / 10).total)
+    assert counter.frame_count <= times

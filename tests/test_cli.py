@@ -1,0 +1,177 @@
+"""The command: one answer on standard output, everything else on standard error, one line for what a user can mend."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import deepsup.cli
+from deepsup.cli import main
+from deepsup.errors import DataError
+
+
+@pytest.fixture(autouse=True)
+def data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DEEPSUP_DATA", str(tmp_path / "root"))
+    return tmp_path / "root"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "deepsup", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_help_is_quick_and_needs_no_torch():
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        done = run("--help")
+        seconds.append(time.perf_counter() - start)
+        assert done.returncode == 0
+        assert "data" in done.stdout
+    assert min(seconds) < 0.5
+    code = "import sys, deepsup.cli as c; c.main(['data', 'list']); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_list(capsys, data_root):
+    assert main(["data", "list", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["folder"] == str(data_root)
+    there = {each["name"]: each["present"] for each in answer["sets"]}
+    assert there == {
+        "mnist-mini": True,
+        "mnist": False,
+        "fashion-mnist": False,
+        "cifar10": False,
+        "cifar100": False,
+        "svhn": False,
+    }
+    assert main(["data", "list"]) == 0
+    assert "mnist-mini     yes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["get", "check"])
+def test_get_and_check_the_embedded_digits(verb, capsys):
+    assert main(["data", verb, "mnist-mini", "--json"]) == 0
+    captured = capsys.readouterr()
+    answer = json.loads(captured.out)
+    assert captured.out.count("\n") == 1
+    assert answer["parts"] == {"train": 1000, "test": 5000}
+    assert answer["exact"] is True
+    assert main(["data", verb, "mnist-mini"]) == 0
+    assert "every file is the published one" in capsys.readouterr().out
+
+
+def test_check_images_of_your_own(tmp_path, capsys):
+    np.savez(tmp_path / "mine.npz", images=np.zeros((6, 4, 5), np.uint8), labels=np.arange(6) % 3)
+    assert main(["data", "check", str(tmp_path / "mine.npz"), "--json"]) == 0
+    captured = capsys.readouterr()
+    answer = json.loads(captured.out)
+    assert (answer["parts"], answer["shape"], answer["exact"]) == ({"train": 3, "test": 3}, [1, 4, 5], None)
+    assert "no test part" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["data"]),
+        (["data"], ["list", "get", "check"]),
+        (["dta"], ["dta"]),
+        (["data", "gett"], ["gett", "get"]),
+        (["data", "get"], ["NAME", "data get --help"]),
+        (["data", "get", "minst"], ["no data set 'minst'; did you mean 'mnist'?"]),
+        (["data", "get", "mnist", "--extra"], ["mnist has no part 'extra'"]),
+        (["data", "check", "cifar10"], ["cifar10 is not in", "run: deepsup data get cifar10"]),
+        (["data", "check", "nowhere"], ["no data set and no file 'nowhere'", "mnist-mini"]),
+        (["data", "check", "mnist-mini", "--image-size", "8"], ["which has its own"]),
+        (["data", "check", "mnist", "--image-size", "big"], ["--image-size", "big"]),
+        (["data", "get", "mnist", "--jsn"], ["--jsn", "--json"]),
+        (["data", "get", "mnist", "cifar10"], ["cifar10"]),
+    ],
+    ids=" ".join,
+)
+def test_what_a_user_can_mend_is_one_line(arguments, words, capsys):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("deepsup: ")
+    assert captured.err.count("\n") == 1
+    assert not set(captured.err) & set("╭╮╰╯│─")
+    for word in words:
+        assert word in captured.err
+
+
+def test_the_exit_code_of_the_process():
+    done = run("data", "get", "minst", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_error_of_many_lines_becomes_one(monkeypatch, capsys):
+    def fail(*_: object) -> None:
+        raise DataError("one\ntwo")
+
+    monkeypatch.setattr("deepsup.data.get", fail)
+    assert main(["data", "get", "mnist"]) == 2
+    assert capsys.readouterr().err == "deepsup: one two\n"
+
+
+def test_interrupted(monkeypatch, capsys):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("deepsup.data.get", interrupt)
+    assert main(["data", "get", "mnist"]) == 130
+    assert capsys.readouterr().err == "deepsup: interrupted\n"
+
+
+SLEEPER = """
+import sys, time
+import deepsup.cli, deepsup.data
+deepsup.data.get = lambda *_: (print("on", flush=True), time.sleep(30))
+sys.exit(deepsup.cli.main(["data", "get", "mnist"]))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of this kind are sent on POSIX only")
+def test_ctrl_c_in_a_process():
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "on\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "deepsup: interrupted\n")
+
+
+def test_a_reader_that_leaves():
+    command = f"{sys.executable} -m deepsup data list | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_a_verb_is_one_function(monkeypatch, capsys):
+    app = deepsup.cli.SubcommandApp()
+    monkeypatch.setattr(deepsup.cli, "_app", app)
+    monkeypatch.setattr(deepsup.cli, "_groups", {"data": app})
+
+    @deepsup.cli.verb("greet")
+    def greet(name: str, json: bool = False) -> None:
+        deepsup.cli.show({"name": name}, f"hello {name}", json)
+
+    @deepsup.cli.verb("fail")
+    def fail() -> None:
+        raise ValueError("a mistake of ours")
+
+    assert main(["greet", "--name", "you", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"name": "you"}
+    # what is not a user's mistake keeps its traceback
+    with pytest.raises(ValueError, match="a mistake of ours"):
+        main(["fail"])
