@@ -29,12 +29,15 @@ def slow_local(x: Tensor, layer: LocallyConnected2d) -> Tensor:
     padded = F.pad(x, (pad, pad, pad, pad))
     out = []
     for image in padded:
-        for channel in range(layer.bias.shape[1]):
+        for channel in range(layer.out_channels):
             for top in range(side):
                 for left in range(side):
                     patch = image[:, top : top + k, left : left + k].flatten()
                     place = top * side + left
-                    out.append((patch * layer.weight[place, :, channel]).sum() + layer.bias[place, channel])
+                    out.append(
+                        (patch * layer.weight[place, :, channel]).sum()
+                        + layer.bias[place * layer.out_channels + channel]
+                    )
     return torch.stack(out).reshape(len(x), -1, side, side)
 
 
@@ -59,7 +62,7 @@ def test_local_layer_with_one_filter_everywhere_is_a_convolution() -> None:
     assert conv.bias is not None
     with torch.no_grad():
         local.weight.copy_(conv.weight.flatten(1).T.expand_as(local.weight))
-        local.bias.copy_(conv.bias.expand_as(local.bias))
+        local.bias.copy_(conv.bias.repeat(25))
     x = torch.randn(4, 2, 5, 5)
     torch.testing.assert_close(local(x), conv(x), rtol=1e-4, atol=1e-5)
 

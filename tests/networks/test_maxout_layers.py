@@ -23,7 +23,7 @@ def slow_maxout_conv(x: Tensor, layer: MaxoutConv2d) -> Tensor:
                     pieces = []
                     for j in range(layer.pieces):
                         f = j * units + u
-                        bias = layer.bias[f] if layer.bias.dim() == 1 else layer.bias[f, top, left]
+                        bias = layer.bias[f] if layer.untied is None else layer.bias[(f * side + top) * side + left]
                         pieces.append((layer.weight[f] * patch).sum() + bias)
                     rows.append(torch.stack(pieces).max())
     return torch.stack(rows).reshape(len(x), units, side, side)

@@ -120,6 +120,8 @@ def test_descriptions_are_json_and_true(name: str) -> None:
     assert description.parameters == sum(p.numel() for p in network.parameters())
     assert set(network.published) <= set(layers)
     assert description.minimum_image_size <= description.image_size
+    # whoever tells weights from biases by their dimensions is right
+    assert all(p.dim() == 1 for row, p in network.named_parameters() if row.endswith("bias"))
     assert not any(isinstance(layer, nn.ReLU) and layer.inplace for layer in layers.values())
 
 

@@ -45,21 +45,23 @@ class MaxoutConv2d(nn.Module):
         self.weight = nn.Parameter(
             torch.empty(filters, count("in_channels of MaxoutConv2d", in_channels), kernel, kernel)
         )
-        side = None if untied is None else count("untied of MaxoutConv2d", untied)
-        self.bias = nn.Parameter(torch.zeros(filters if side is None else (filters, side, side)))
+        self.untied = None if untied is None else count("untied of MaxoutConv2d", untied)
+        # flat even if untied: it is usual to spare one-dimensional parameters, as biases, from weight decay
+        self.bias = nn.Parameter(torch.zeros(filters * (self.untied or 1) ** 2))
         nn.init.uniform_(self.weight, -init_range, init_range)
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, U, H', W']."""
-        if self.bias.dim() == 1:
+        if self.untied is None:
             return _largest_piece(F.conv2d(x, self.weight, self.bias, padding=self.padding), self.pieces, -3)
-        pieces = F.conv2d(x, self.weight, padding=self.padding) + self.bias
+        bias = self.bias.view(-1, self.untied, self.untied)
+        pieces = F.conv2d(x, self.weight, padding=self.padding) + bias
         return _largest_piece(pieces, self.pieces, -3)
 
     def extra_repr(self) -> str:
         """The settings, for ``print(network)``."""
         filters, in_channels, kernel, _ = self.weight.shape
-        biases = "one a filter" if self.bias.dim() == 1 else "one a filter and location"
+        biases = "one a filter" if self.untied is None else "one a filter and location"
         return (
             f"{in_channels}, {filters // self.pieces}, kernel_size={kernel}, pieces={self.pieces}, "
             f"padding={self.padding}, biases={biases}"
