@@ -17,7 +17,8 @@ SOURCE = Path(deepsup.__file__).parent
 # A room may import itself and any room of an earlier row; rooms of one row do not know each other.
 ROWS = [
     ["errors"],
-    ["config", "record"],
+    ["config"],
+    ["record"],
     ["data"],
     ["preprocess"],
     ["networks", "supervision"],

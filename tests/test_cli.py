@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import deepsup.cli
+import deepsup.cli.app as app_module
 from deepsup.cli import main
 from deepsup.errors import DataError
 
@@ -27,14 +26,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_is_quick_and_needs_no_torch():
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        done = run("--help")
-        seconds.append(time.perf_counter() - start)
-        assert done.returncode == 0
-        assert "data" in done.stdout
-    assert min(seconds) < 0.5
+    # of the processor, which other work on the machine does not lengthen
+    before = os.times()
+    done = run("--help")
+    after = os.times()
+    assert done.returncode == 0
+    assert "data" in done.stdout
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.5
     code = "import sys, deepsup.cli as c; c.main(['data', 'list']); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
@@ -158,15 +156,15 @@ def test_a_reader_that_leaves():
 
 
 def test_a_verb_is_one_function(monkeypatch, capsys):
-    app = deepsup.cli.SubcommandApp()
-    monkeypatch.setattr(deepsup.cli, "_app", app)
-    monkeypatch.setattr(deepsup.cli, "_groups", {"data": app})
+    app = app_module.SubcommandApp()
+    monkeypatch.setattr(app_module, "_app", app)
+    monkeypatch.setattr(app_module, "_groups", {"data": app})
 
-    @deepsup.cli.verb("greet")
+    @app_module.verb("greet")
     def greet(name: str, json: bool = False) -> None:
-        deepsup.cli.show({"name": name}, f"hello {name}", json)
+        app_module.show({"name": name}, f"hello {name}", json)
 
-    @deepsup.cli.verb("fail")
+    @app_module.verb("fail")
     def fail() -> None:
         raise ValueError("a mistake of ours")
 

@@ -5,6 +5,7 @@ Exception
      ├─ SupervisionError (ValueError)   a model, a tap or a companion that cannot be supervised as asked
      ├─ ObjectiveError   (ValueError)   scores, labels, weights or settings the objective cannot use
      ├─ DataError        (ValueError)   files, folders or archives that are not the data they should be
+     │   └─ StorageError                a data folder that cannot be written: full, read-only, no folder
      └─ NetworkError     (ValueError)   a network that does not exist or cannot be built as asked
 """
 
@@ -28,8 +29,24 @@ class DataError(DeepsupError, ValueError):
     """Files, folders or archives that are not the data they should be."""
 
 
+class StorageError(DataError):
+    """A data folder that cannot be written: full, read-only, no folder."""
+
+
 class NetworkError(DeepsupError, ValueError):
     """A network that does not exist or cannot be built as asked."""
+
+
+class ConfigError(DeepsupError, ValueError):
+    """A knob that does not exist or has a value it cannot have."""
+
+
+class RunError(DeepsupError, ValueError):
+    """A run folder or a checkpoint that is not what it should be."""
+
+
+class TrainingError(DeepsupError, RuntimeError):
+    """A training that cannot start or cannot go on."""
 
 
 def nearest(given: str, known: Iterable[str], most: int = 8) -> str:

@@ -259,7 +259,7 @@ def write_mat(path: Path, **arrays: np.ndarray) -> Path:
 @pytest.mark.parametrize(
     ("arrays", "word"),
     [
-        ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "holds X; expected the variables X and y"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "holds 'X'; expected the variables X and y"),
         ({"X": np.zeros((32, 32, 2, 2), np.uint8), "y": np.ones((2, 1))}, "expected uint8 [32,32,3,N]"),
         ({"X": np.zeros((32, 32, 3, 2)), "y": np.ones((2, 1))}, "X is float64"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.ones((3, 1))}, "2 images but y is [3, 1]"),

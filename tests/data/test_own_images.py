@@ -207,7 +207,7 @@ def test_an_npz_with_channels_first(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "word"),
     [
-        ({"images": X}, "holds images; expected images and labels"),
+        ({"images": X}, "holds 'images'; expected images and labels"),
         ({"images": X / 255, "labels": Y}, "float64 with values 0 to 1; expected whole numbers 0 to 255"),
         ({"images": X.astype(int) - 9, "labels": Y}, "values -9 to"),
         ({"images": X.astype(int) + 99, "labels": Y}, "expected whole numbers 0 to 255"),

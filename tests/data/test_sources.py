@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import requests
 from PIL import Image
 from publishers import Small
 
@@ -213,6 +214,22 @@ def test_what_cannot_help_is_not_tried_again(small, publisher, tmp_path):
     with pytest.raises(DataError):
         load_data("cifar10")
     assert len(publisher.requests) == 1
+
+
+def test_a_network_that_swallows_everything_is_tried_once(small, publisher, tmp_path, monkeypatch):
+    made = small("cifar10")
+    offer(publisher, made, tmp_path)
+    made.expect(npm=None)
+    attempts: list[str] = []
+
+    def swallowed(self: object, url: str, *_: object, **__: object) -> None:
+        attempts.append(url)
+        raise requests.ConnectTimeout(f"HTTPConnectionPool: Max retries exceeded with url: {url}")
+
+    monkeypatch.setattr("pooch.HTTPDownloader.__call__", swallowed)
+    with pytest.raises(DataError, match="the server did not answer in time"):
+        load_data("cifar10")
+    assert len(attempts) == 1
 
 
 def test_no_server_at_all(small, publisher, tmp_path, data_root):

@@ -5,6 +5,7 @@ from deepsup.data.check import Report, channel_means, check, get, is_present
 from deepsup.data.dataset import Dataset, Part
 from deepsup.data.files import data_folder
 from deepsup.data.load import load_data
+from deepsup.data.own import read_image_files
 from deepsup.data.splits import hold_out, per_class, subset, svhn_protocol
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "is_present",
     "load_data",
     "per_class",
+    "read_image_files",
     "subset",
     "svhn_protocol",
 ]

@@ -48,12 +48,12 @@ def _checked(member: tarfile.TarInfo, archive: Path) -> PurePosixPath:
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> Path:
     source = tar.extractfile(member)
     assert source is not None, "only plain files come here"
-    with disk_errors_named(target.parent):
+    with disk_errors_named():
         target.parent.mkdir(parents=True, exist_ok=True)
         file = target.open("wb")
     with source, file:
         # Only the write side may blame the disk: what the archive raises is the archive's fault.
         while chunk := source.read(1 << 20):
-            with disk_errors_named(target.parent):
+            with disk_errors_named():
                 file.write(chunk)
     return target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deepsup.errors import DataError
+from deepsup.data.files import storage_error
 
 TIMEOUT = (10.0, 30.0)
 """Seconds to wait for a connection, and for the next bytes of an answer."""
@@ -32,10 +32,7 @@ def fetch(url: str, md5: str, folder: Path, name: str) -> Path:
     except requests.RequestException as error:
         raise Unreachable(_reason(error)) from error
     except OSError as error:
-        raise DataError(
-            f"cannot write {folder.parent / name}: {error.strerror or error}; "
-            "free some space, or set DEEPSUP_DATA to another folder"
-        ) from error
+        raise storage_error(error) from error
     except ValueError as error:
         raise Unreachable(f"what came is not the published file (its md5 is not {md5})") from error
 
@@ -61,8 +58,8 @@ class _Downloader:
                     raise Unreachable(_reason(error)) from error
                 raise
             except requests.ConnectionError as error:
-                # no name, no route, refused: as opposed to an answer that broke off
-                if "Max retries exceeded" in str(error) and not isinstance(error, requests.Timeout):
+                # no name, no route, refused, no reply: as opposed to an answer that broke off or stopped
+                if "Max retries exceeded" in str(error):
                     raise Unreachable(_reason(error)) from error
                 raise
 
@@ -97,7 +94,7 @@ class _Bar:
         self._progress.update(self._task, advance=count, total=self.total or None)
 
     def reset(self) -> None:
-        self._progress.reset(self._task)
+        self._progress.update(self._task, completed=0)
 
     def close(self) -> None:
         self._progress.stop()

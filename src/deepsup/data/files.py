@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from deepsup.errors import DataError
+from deepsup.errors import DataError, StorageError
 
 
 def data_folder() -> Path:
@@ -26,7 +26,7 @@ def data_folder() -> Path:
 @contextlib.contextmanager
 def staging(folder: Path) -> Iterator[Path]:
     """Give a fresh folder beside the final place of files; it is gone afterwards, whatever happened."""
-    with disk_errors_named(folder):
+    with disk_errors_named():
         folder.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
     try:
@@ -36,15 +36,20 @@ def staging(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def disk_errors_named(folder: Path) -> Iterator[None]:
-    """Turn what the disk refuses (full, read-only, not a folder) into one line that says what to do."""
+def disk_errors_named() -> Iterator[None]:
+    """Turn what the disk refuses into one line that says what to do."""
     try:
         yield
     except OSError as error:
-        raise DataError(
-            f"cannot write to the data folder {folder}: {error.strerror or error}; "
-            "free some space or make it writable, or set DEEPSUP_DATA to another folder"
-        ) from error
+        raise storage_error(error) from error
+
+
+def storage_error(error: OSError) -> StorageError:
+    """Return what the disk refused (full, read-only, no folder) as a mistake that a user can mend."""
+    return StorageError(
+        f"cannot write to the data folder {data_folder()}: {error.strerror or error}; "
+        "free some space or make it writable, or set DEEPSUP_DATA to another folder"
+    )
 
 
 @contextlib.contextmanager
@@ -60,7 +65,7 @@ def put(source: Path, target: Path) -> bool:
     """Move a finished file to its place on the same disk, at once and for good; False if one is there already."""
     if target.exists():
         return False
-    with disk_errors_named(target.parent):
+    with disk_errors_named():
         target.parent.mkdir(parents=True, exist_ok=True)
         source.chmod(0o644)  # temporary files are made for their owner alone
         with source.open("r+b") as file:
@@ -74,9 +79,15 @@ def write(target: Path, data: bytes) -> bool:
     if target.exists():
         return False
     with staging(target.parent) as stage:
-        with disk_errors_named(target.parent):
+        with disk_errors_named():
             (stage / target.name).write_bytes(data)
         return put(stage / target.name, target)
+
+
+def md5_of_file(path: Path) -> str:
+    """Return the digest of a file without holding it in memory: SVHN's extra part has 1.3 GB."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def md5(data: bytes | memoryview) -> str:

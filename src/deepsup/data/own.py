@@ -5,6 +5,7 @@ Where there is no test part of its own, a fifth of the images, stratified and al
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +151,7 @@ def read_npz(path: Path) -> Dataset:
             break
     else:
         raise DataError(
-            f"{path}: holds {', '.join(arrays) or 'nothing'}; expected images and labels, "
+            f"{path}: holds {', '.join(map(repr, arrays)) or 'nothing'}; expected images and labels, "
             "or x_train, y_train, x_test and y_test, or train_images, train_labels, test_images and test_labels"
         )
     parts = {}
@@ -212,3 +213,13 @@ def _with_test(name: str, classes: tuple[str, ...], parts: dict[str, Part]) -> D
     train, test = a_fifth(parts["train"])
     note = f"{name} has no test part: {len(test):,} of its {len(test) + len(train):,} images, stratified, became one"
     return Dataset(name, classes, train, test, parts.get("validation"), notes=(note,))
+
+
+def read_image_files(files: Sequence[Path], shape: Sequence[int]) -> Images:
+    """Read image files as [N,C,H,W], each resized to ``shape`` = [C,H,W]."""
+    channels, height, width = shape
+    images = np.empty((len(files), height, width, channels), np.uint8)
+    for index, path in enumerate(files):
+        pixels = _pixels(_open(path), path, channels).resize((width, height))
+        images[index] = np.asarray(pixels).reshape(height, width, channels)
+    return images.transpose(0, 3, 1, 2)

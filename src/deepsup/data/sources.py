@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -45,7 +46,8 @@ def find(known: Known, parts: list[str], source: str = "files already there") ->
 
 def _existing(path: Path) -> Path | None:
     packed = path.with_name(path.name + ".gz")
-    return next((place for place in (path, packed) if place.is_file()), None)
+    # not Path.is_file, which fails in a folder that may not be looked into
+    return next((place for place in (path, packed) if os.path.isfile(place)), None)  # noqa: PTH113
 
 
 def obtain(known: Known, parts: list[str], download: bool = True) -> Found:
@@ -57,7 +59,8 @@ def obtain(known: Known, parts: list[str], download: bool = True) -> Found:
     for source, attempt in _sources(known, parts) if download else _local_sources(known):
         logger.info("%s: trying %s", known.name, source)
         try:
-            attempt()
+            with disk_errors_named():
+                attempt()
             found = find(known, parts, source)
             reason = "it did not bring all files"
         except Unreachable as error:
@@ -144,6 +147,5 @@ def _copy_from_debian(known: Known) -> None:
         raise Unreachable(f"it is not installed (its files would be in {there})")
     with staging(data_folder()) as stage:
         for name in names:
-            with disk_errors_named(data_folder()):
-                shutil.copyfile(there / name, stage / name)
+            shutil.copyfile(there / name, stage / name)
             put(stage / name, data_folder() / known.layouts[0].folder / name)

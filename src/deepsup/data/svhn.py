@@ -7,22 +7,22 @@ from pathlib import Path
 import numpy as np
 
 from deepsup.data.dataset import Part
-from deepsup.data.files import md5
+from deepsup.data.files import md5_of_file
+from deepsup.data.mat import NotMatlab, read_mat
 from deepsup.errors import DataError
 
 
 def read_svhn(path: Path) -> tuple[Part, dict[Path, str]]:
     """Read one split and the digest of its file."""
-    import scipy.io
-
     again = f"move {path.name} away and get it again"
     try:
-        held = scipy.io.loadmat(path, variable_names=["X", "y"])
-    except Exception as error:  # scipy raises whatever the damaged bytes lead it to
-        raise DataError(f"{path}: not a readable MATLAB file ({' '.join(str(error).split())}); {again}") from error
+        held = read_mat(path)
+    except NotMatlab as error:
+        raise DataError(f"{path}: not a readable MATLAB file ({error}); {again}") from error
     if not {"X", "y"} <= held.keys():
-        there = ", ".join(name for name in held if not name.startswith("__")) or "neither"
-        raise DataError(f"{path}: holds {there}; expected the variables X and y; {again}")
+        raise DataError(
+            f"{path}: holds {', '.join(map(repr, held)) or 'nothing'}; expected the variables X and y; {again}"
+        )
     x, y = held["X"], held["y"]
     if x.ndim != 4 or x.shape[:3] != (32, 32, 3) or x.dtype != np.uint8:
         raise DataError(f"{path}: X is {x.dtype} {list(x.shape)}; expected uint8 [32,32,3,N]; {again}")
@@ -32,4 +32,4 @@ def read_svhn(path: Path) -> tuple[Part, dict[Path, str]]:
     if len(wrong):
         raise DataError(f"{path}: label {y[wrong[0], 0]} at index {wrong[0]:,}; expected 1 to 10 (10 is the digit 0)")
     images = np.ascontiguousarray(x.transpose(3, 0, 1, 2))  # [N,32,32,3]
-    return Part(images.transpose(0, 3, 1, 2), y[:, 0].astype(np.int64) % 10), {path: md5(path.read_bytes())}
+    return Part(images.transpose(0, 3, 1, 2), y[:, 0].astype(np.int64) % 10), {path: md5_of_file(path)}

@@ -20,7 +20,7 @@ from deepsup.preprocess import Augment
 _ORDER, _COINS = 0, 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batches:
     """The batches of each epoch: the same for the same seed and epoch, whatever was asked before.
 
@@ -57,7 +57,7 @@ class Batches:
 
     def __len__(self) -> int:
         """How many batches an epoch has."""
-        return len(self._bounds())
+        return len(self.bounds())
 
     def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield (images [B,C,H,W] in channels_last, labels [B]) of this process's share of each batch."""
@@ -67,7 +67,7 @@ class Batches:
         generator = _generator(self.seed, _ORDER, epoch)
         order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
         coins = torch.randint(2, (count,), generator=_generator(self.seed, _COINS))
-        for start, end in self._bounds():
+        for start, end in self.bounds():
             batch = order[start:end]
             mine = self._share(len(batch))
             images = _rows(self.images, batch[mine])
@@ -78,7 +78,7 @@ class Batches:
                 images = self.augment(images, self.augment.draw(coins[batch], epoch, generator).of(mine))
             yield images.contiguous(memory_format=torch.channels_last), self.labels[batch[mine].to(self.labels.device)]
 
-    def _bounds(self) -> list[tuple[int, int]]:
+    def bounds(self) -> list[tuple[int, int]]:
         """Where each batch begins and ends; a rest too small to give every process an image joins the last batch."""
         count, size = len(self.images), self.batch_size
         starts = list(range(0, count, size))

@@ -8,7 +8,6 @@ its docstring the help. It imports what it needs itself, so that ``deepsup --hel
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import io
 import json as json_format
@@ -17,9 +16,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import FlagCreatePairsOff
 from tyro.extras import SubcommandApp
 
 from deepsup.errors import DeepsupError
@@ -65,90 +64,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     out = io.StringIO()
     Console(file=out, width=1000, markup=False, highlight=False).print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-
-
-@verb("data list")
-def data_list(json: bool = False) -> None:
-    """List the data sets that are known by name, and whether they are there.
-
-    Args:
-        json: print one JSON object.
-    """
-    from deepsup.data import KNOWN, data_folder, is_present
-
-    sets = [
-        {
-            "name": known.name,
-            "about": known.about,
-            "classes": len(known.classes),
-            "shape": list(known.shape),
-            "parts": known.counts,
-            "present": is_present(known),
-        }
-        for known in KNOWN.values()
-    ]
-    rows = [
-        [known.name, "yes" if is_present(known) else "no", _counts(known.counts), len(known.classes), known.about]
-        for known in KNOWN.values()
-    ]
-    text = table(["name", "there", "images", "classes", "about"], rows)
-    show({"folder": str(data_folder()), "sets": sets}, f"{text}\n\ndata folder: {data_folder()}", json)
-
-
-_Name = Annotated[str, Positional, arg(metavar="NAME")]
-
-
-@verb("data get")
-def data_get(name: _Name, extra: bool = False, json: bool = False) -> None:
-    """Fetch a data set unless it is there, and verify it.
-
-    Args:
-        name: mnist, fashion-mnist, cifar10, cifar100, svhn or mnist-mini.
-        extra: svhn only: its 531,131 extra images too.
-        json: print one JSON object.
-    """
-    from deepsup.data import get
-
-    _show_report(get(name, extra), json)
-
-
-@verb("data check")
-def data_check(name: _Name, image_size: int | None = None, json: bool = False) -> None:
-    """Verify a data set that is there, or see what is made of a folder of images or an .npz.
-
-    Args:
-        name: a known name, a folder with one sub-folder a class, or an .npz file.
-        image_size: for a folder, the height and width to resize to.
-        json: print one JSON object.
-    """
-    from deepsup.data import check
-
-    _show_report(check(name, image_size), json)
-
-
-def _show_report(report: Any, json: bool) -> None:
-    channels, height, width = report.shape
-    rows = [
-        ["name", report.name],
-        ["from", report.source],
-        ["images", _counts(report.parts) + f", {height}x{width}, {channels} channel{'s' if channels > 1 else ''}"],
-        ["classes", len(report.classes)],
-        *([f"{part} per class", _range(counts)] for part, counts in report.per_class.items()),
-        ["channel means", " ".join(f"{mean:.5f}" for mean in report.means)],
-    ]
-    if report.exact is not None:
-        verdict = "every file is the published one" if report.exact else "read, and its means are the published ones"
-        rows.append(["verdict", verdict])
-    show(dataclasses.asdict(report), table(["", ""], rows).lstrip("\n"), json)
-
-
-def _counts(parts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {part}" for part, count in parts.items())
-
-
-def _range(counts: list[int]) -> str:
-    low, high = min(counts), max(counts)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _parse(arguments: Sequence[str]) -> Callable[[], None]:

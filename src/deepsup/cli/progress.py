@@ -1,0 +1,98 @@
+"""A training in, a live display on standard error out; plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from deepsup.experiment import Watch
+
+
+class Lines(Watch):
+    """One line an epoch."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def epoch_ended(self, record: dict[str, Any]) -> None:
+        """Write the line."""
+        sys.stderr.write(f"epoch {record['epoch'] + 1}/{self.epochs}  {told(record)}\n")
+        sys.stderr.flush()
+
+
+class Bar(Watch):
+    """A bar over all steps, with the last epoch's numbers behind it."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.task = progress.add_task("training", total=None, told="")
+
+    def started(self, training: Any, run: Any) -> None:
+        """Learn how many steps there are."""
+        total = len(training.batches) * training.config.total_epochs
+        limit = training.config.limit_steps
+        self.progress.update(
+            self.task, total=min(total, limit or total), completed=training.iteration, description=run.name
+        )
+
+    def stepped(self, training: Any) -> None:
+        """Move the bar."""
+        self.progress.update(self.task, completed=training.iteration)
+
+    def epoch_ended(self, record: dict[str, Any]) -> None:
+        """Show the epoch's numbers."""
+        self.progress.update(self.task, told=told(record))
+
+
+def told(record: dict[str, Any]) -> str:
+    """Return an epoch in a few words."""
+    layers = " ".join(f"{tap} {error:.1f}" for tap, error in record["companion_errors"].items())
+    seen = f"  validation {record['validation_error']:.2f} %" if "validation_error" in record else ""
+    seen += f"  test {record['test_error']:.2f} %" if "test_error" in record else ""
+    return (
+        f"loss {record['loss']:.3f}  train error {record['error']:.2f} %{f' ({layers})' if layers else ''}{seen}  "
+        f"lr {record['lr']:.2g}  {record['images_per_second']:,.0f} images/s"
+    )
+
+
+@contextmanager
+def watching(epochs: int) -> Iterator[Watch]:
+    """Give a display of one training."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Lines(epochs)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+               TextColumn("{task.fields[told]}"))  # fmt: skip
+    with Progress(*columns, console=console) as progress:
+        yield Bar(progress)
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Give a display of many things that end one after the other."""
+    console, began = Console(stderr=True), time.monotonic()
+    if not console.is_terminal:
+
+        def line(ended: str, done: int, total: int) -> None:
+            sys.stderr.write(f"{done}/{total} {what}  {ended}  {time.monotonic() - began:.0f} s\n")
+            sys.stderr.flush()
+
+        yield line
+        return
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(what),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda ended, done, total: progress.update(task, description=ended, completed=done, total=total)

@@ -1,0 +1,68 @@
+"""A net and images -> the scores of its output and of every companion, and their errors.
+
+N images, K classes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """What a net says of N images. Errors are in percent."""
+
+    scores: Tensor
+    """[N,K], on the CPU."""
+    companions: dict[str, Tensor]
+    """Tap -> [N,K]."""
+    labels: Tensor
+    """[N]."""
+
+    @property
+    def error(self) -> float:
+        """The output's."""
+        return error_percent(self.scores, self.labels)
+
+    @property
+    def companion_errors(self) -> dict[str, float]:
+        """Each companion's."""
+        return {tap: error_percent(scores, self.labels) for tap, scores in self.companions.items()}
+
+
+def error_percent(scores: Tensor, labels: Tensor) -> float:
+    """Return how many of 100 images get another label than their own."""
+    return 100 * float((scores.argmax(1) != labels).double().mean())
+
+
+def measure(
+    net: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    normalize: Callable[[Tensor], Tensor] | None = None,
+    batch_size: int = 500,
+) -> Measurement:
+    """Return what a supervised net says of images [N,C,H,W], in evaluation mode; its mode is afterwards as before.
+
+    ``normalize`` is applied to every batch; ``None`` for images that are normalised already.
+    """
+    device = next(net.parameters()).device
+    training = net.training
+    net.eval()
+    outputs = []
+    try:
+        with torch.no_grad():
+            for start in range(0, len(images), batch_size):
+                batch = images[start : start + batch_size]
+                out = net((batch if normalize is None else normalize(batch)).to(device))
+                outputs.append((out.scores.float().cpu(), {t: s.float().cpu() for t, s in out.companions.items()}))
+    finally:
+        net.train(training)
+    taps = outputs[0][1]
+    return Measurement(
+        scores=torch.cat([scores for scores, _ in outputs]),
+        companions={tap: torch.cat([companions[tap] for _, companions in outputs]) for tap in taps},
+        labels=labels.cpu(),
+    )

@@ -1,0 +1,106 @@
+"""A config -> the data, the network and the supervised net of a run.
+
+C channels, H height, W width.
+"""
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from deepsup.config import Config
+from deepsup.data import Dataset, hold_out, load_data, subset, svhn_protocol
+from deepsup.errors import ConfigError, DeepsupError, TrainingError
+from deepsup.networks import Network, create_network
+from deepsup.supervision import Companion, DeeplySupervised, supervise
+
+
+def build_data(config: Config) -> Dataset:
+    """Return the data set with its validation part held out and its training part cut down, as the config says."""
+    data = load_data(config.data, image_size=config.image_size, extra=config.extra)
+    if config.extra:
+        data = svhn_protocol(data, config.seed)
+    elif config.validation:
+        data = hold_out(data, config.validation, config.seed)
+    if config.train_size is not None:
+        small = subset(data.train, config.train_size, config.seed)
+        data = Dataset(data.name, data.classes, small, data.test, data.validation, notes=data.notes)
+    if config.batch_size > len(data.train):
+        raise TrainingError(
+            f"batch_size={config.batch_size} with {len(data.train)} training images; expected at most that many; lower "
+            f"batch_size"
+        )
+    return data
+
+
+def build_net(config: Config, classes: int, shape: Sequence[int]) -> DeeplySupervised:
+    """Return the supervised net for images [C,H,W]; what is random in it comes from torch's own generator."""
+    network = build_network(config, classes, shape).to(device_of(config))
+    example = torch.zeros(2, *shape, device=device_of(config))
+    companion = Companion(
+        pool=int(config.pool) if config.pool.isdigit() else config.pool,  # type: ignore[arg-type] # it checks itself
+        hidden=config.hidden,
+        init=config.companion_init,  # type: ignore[arg-type]
+    )
+    net = supervise(network, at=taps_of(config, network), num_classes=classes, example=example, companion=companion)
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs do not know it
+    return net
+
+
+def build_network(config: Config, classes: int, shape: Sequence[int]) -> nn.Module:
+    """Return a registered network, or what the user's own factory gives."""
+    channels, height, width = shape
+    if ":" in config.network:
+        return own_network(config, classes)
+    if height != width:
+        raise ConfigError(
+            f"images of {height}x{width} for {config.network}, which takes square ones; use image_size, or a network "
+            f"of your own: --network package.module:factory"
+        )
+    return create_network(
+        config.network, num_classes=classes, in_channels=channels, image_size=height, **config.network_options
+    )
+
+
+def own_network(config: Config, classes: int) -> nn.Module:
+    """Call ``package.module:factory`` with num_classes and the network's options."""
+    module_name, _, factory_name = config.network.partition(":")
+    sys.path.insert(0, str(Path.cwd()))  # a user's own file beside the run
+    try:
+        factory = getattr(importlib.import_module(module_name), factory_name)
+        network = factory(num_classes=classes, **config.network_options)
+    except DeepsupError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"network={config.network} gives no net ({type(error).__name__}: {error}); expected "
+            f"package.module:factory, a callable that takes num_classes={classes} and {config.network_options}"
+        ) from error
+    finally:
+        sys.path.pop(0)
+    if not isinstance(network, nn.Module):
+        raise ConfigError(f"network={config.network} gives a {type(network).__name__}; expected a torch.nn.Module")
+    return network
+
+
+def taps_of(config: Config, network: nn.Module) -> str | list[str]:
+    """Return the layers to tap: named ones, the network's own, those that "auto" finds, or none."""
+    if config.taps in (("none",), ()):
+        return []
+    if config.taps == ("network",):
+        return list(network.taps) if isinstance(network, Network) else "auto"
+    return "auto" if config.taps == ("auto",) else list(config.taps)
+
+
+def device_of(config: Config) -> torch.device:
+    """Return the device, if it is there."""
+    try:
+        device = torch.device(config.device)
+    except RuntimeError as error:
+        raise ConfigError(f"device={config.device!r}; expected cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise TrainingError(f"device={config.device}, but torch finds no CUDA here; use --device cpu")
+    return device

@@ -1,0 +1,291 @@
+"""A config -> a run: trained, recorded, and gone on with wherever it was stopped."""
+
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deepsup.config import Config
+from deepsup.data import Dataset, Part
+from deepsup.errors import ConfigError, RunError, TrainingError, nearest
+from deepsup.evaluation import Measurement, measure
+from deepsup.experiment.build import build_data, build_net
+from deepsup.experiment.model import save_model
+from deepsup.networks import WhiteningConv2d, fit_whitening
+from deepsup.preprocess import AUGMENTATIONS, Normalizer, fit, to_tensor
+from deepsup.record import Run, environment_now
+from deepsup.training import checkpoint
+from deepsup.training.batches import Batches
+from deepsup.training.distributed import Processes, joined
+from deepsup.training.loop import Training
+
+# what may change when a run is gone on with: nothing that its numbers depend on
+FREE = {"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep"}
+WHITENING_IMAGES = 5000
+
+
+class Watch:
+    """Someone who looks on: each method is called as the training goes; this one does nothing."""
+
+    def started(self, training: Training, run: Run) -> None:
+        """Be told that training begins or goes on."""
+
+    def stepped(self, training: Training) -> None:
+        """Be told of each step."""
+
+    def epoch_ended(self, record: dict[str, Any]) -> None:
+        """Be told of each epoch: its record as in metrics.jsonl."""
+
+
+def train(
+    config: Config | None = None,
+    out: str | os.PathLike[str] | None = None,
+    *,
+    resume: bool = False,
+    watch: Watch | None = None,
+) -> Run:
+    """Train one net and return its run folder.
+
+    config: what to train; by default, and with ``resume`` where the run has its own, all knobs' defaults.
+    out: the run's folder; default ``runs/`` and a name out of the config.
+    resume: go on where the run was stopped, or start it.
+    """
+    run = Run(out if out is not None else Path("runs") / default_name(config or Config()))
+    config = agreed_config(run, config, resume)
+    if run.finished:
+        return run
+    with joined(config.device) as processes:
+        Experiment(config, run, processes, watch or Watch()).go()
+    return run
+
+
+def default_name(config: Config) -> str:
+    """Return a folder name that says what was trained on what."""
+    method = ("CNN" if config.taps in (("none",), ()) else "DSN") + f"-{config.loss}"
+    words = [config.network.replace(":", "."), Path(config.data).stem, method, f"seed{config.seed}"]
+    return "-".join(words).lower()
+
+
+def agreed_config(run: Run, config: Config | None, resume: bool) -> Config:
+    """Return the config to train with; a run is gone on with under its own one."""
+    if not run.exists:
+        return config or Config()
+    if not resume:
+        raise RunError(f"{run.folder} already holds a run; go on with it (--resume), or choose another folder (--out)")
+    held = run.config
+    if config is None:
+        return held
+    mine, theirs = config.to_dict(), held.to_dict()
+    other = [key for key in mine if key not in FREE and mine[key] != theirs[key]]
+    if other:
+        told = ", ".join(f"{key} {theirs[key]!r} -> {mine[key]!r}" for key in other)
+        raise RunError(
+            f"{run.folder} was begun with another config ({told}); go on with its own, or choose another --out"
+        )
+    return config
+
+
+class Experiment:
+    """One run: it knows every stage."""
+
+    def __init__(self, config: Config, run: Run, processes: Processes, watch: Watch) -> None:
+        self.config, self.run, self.processes, self.watch = config, run, processes, watch
+        self.data = build_data(config)
+        self.normalize = fit(config.normalize, self.data)
+        torch.manual_seed(config.seed)
+        net = build_net(config, len(self.data.classes), self.data.shape)
+        if any(isinstance(layer, WhiteningConv2d) for layer in net.modules()):
+            fit_whitening(net.trunk, self.normalize(to_tensor(self.data.train.images[:WHITENING_IMAGES])))
+        torch.manual_seed(1_000_003 * (config.seed + 1) + processes.rank)  # each process its own dropout
+        self.training = Training(config, net, train_batches(config, self.data, self.normalize, processes), processes)
+        self.seconds = 0.0
+        self._saved_at, self._began = time.monotonic(), time.monotonic()
+
+    def go(self) -> None:
+        """Train to the end, or to the next signal."""
+        self.start()
+        with stopped_by_signals() as stop, self.events() as events:
+            for epoch in self.training.epochs(lambda: self.after_step(stop)):
+                record = dataclasses.asdict(epoch) | self.judged()
+                if self.processes.first:
+                    self.run.add_metrics(record)
+                    events(record)
+                self.watch.epoch_ended(record)
+                self.after_step(stop)
+        self.finish()
+
+    def start(self) -> None:
+        """Make the run folder, or restore the newest checkpoint in it."""
+        held = checkpoint.all_steps(self.run.checkpoints)
+        if held:
+            state = checkpoint.load(held[-1])
+            self.training.restore(state)
+            self.seconds = state["seconds"]
+        if self.processes.first:
+            environment = environment_now() | {"threads": torch.get_num_threads(), "processes": self.processes.world}
+            self.run.create(self.config, environment)
+            self.run.keep_metrics(self.training.epoch)
+        self.watch.started(self.training, self.run)
+
+    def after_step(self, stop: list[int]) -> None:
+        """Save where it is time to; leave where a signal asked for it."""
+        self.watch.stepped(self.training)
+        signalled = self.processes.any(bool(stop))
+        if signalled or self.due():
+            self.save()
+        if signalled:
+            raise Stopped
+
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint, in all processes alike."""
+        config, training = self.config, self.training
+        if config.checkpoint_steps is not None and training.iteration % config.checkpoint_steps == 0:
+            return True
+        return self.processes.any(time.monotonic() - self._saved_at >= 60 * config.checkpoint_minutes)
+
+    def save(self) -> None:
+        """Write a checkpoint; weights that are no numbers are never written."""
+        training = self.training
+        if not all(bool(parameter.isfinite().all()) for parameter in training.net.parameters()):
+            raise training.diverged("a weight is not finite", training.optimizer.param_groups[0]["lr"])
+        state = training.state() | {
+            "seconds": self.elapsed(),
+            "classes": list(self.data.classes),
+            "shape": list(self.data.shape),
+            "normalize": self.normalize.state(),
+        }
+        if self.processes.first:
+            checkpoint.save(checkpoint.step_path(self.run.checkpoints, training.iteration), state)
+            checkpoint.keep_last(self.run.checkpoints, self.config.keep)
+        self._saved_at = time.monotonic()
+
+    def judged(self) -> dict[str, Any]:
+        """Return the validation error, and the test error where it is to be recorded; keep the best weights."""
+        judged: dict[str, Any] = {}
+        if self.data.validation is not None:
+            errors = self.errors(self.data.validation)
+            judged = {"validation_error": errors[0], "validation_companions": errors[1]}
+            if self.training.judge(errors[0]) and self.processes.first:
+                checkpoint.save(self.run.checkpoints / "best.pt", {"net": self.training.trained.state_dict()})
+        every = self.config.test_every
+        if every and self.training.epoch % every == 0:
+            judged["test_error"], judged["test_companions"] = self.errors(self.data.test)
+        return judged
+
+    def errors(self, part: Part) -> tuple[float, dict[str, float]]:
+        """Return the errors of output and companions on a part, the same in all processes."""
+        taps = self.training.net.taps
+        values = torch.zeros(1 + len(taps), dtype=torch.float64)
+        if self.processes.first:
+            measured = self.measured(part)
+            values = torch.tensor([measured.error, *measured.companion_errors.values()], dtype=torch.float64)
+        error, *companions = self.processes.sum(values).tolist()
+        return error, dict(zip(taps, companions, strict=True))
+
+    def measured(self, part: Part) -> Measurement:
+        """Return what the trained net says of a part."""
+        return measure(self.training.trained, to_tensor(part.images), torch.from_numpy(part.labels), self.normalize)
+
+    def elapsed(self) -> float:
+        """Return the seconds of this run, those before a stop included."""
+        return self.seconds + time.monotonic() - self._began
+
+    def finish(self) -> None:
+        """Read the test set, once, and leave the model and the result."""
+        if self.config.select == "best":
+            self.training.trained.load_state_dict(checkpoint.load(self.run.checkpoints / "best.pt")["net"])
+        error, companions = self.errors(self.data.test) if self.config.test else (None, {})
+        validation = self.errors(self.data.validation)[0] if self.data.validation is not None else None
+        if not self.processes.first:
+            return
+        save_model(
+            self.run.model, self.training.trained, self.normalize, self.data.classes, self.data.shape, self.config
+        )
+        self.run.write_json(
+            "result.json",
+            {
+                "error": error,
+                "validation_error": validation,
+                "companions": companions,
+                "epochs": self.training.epoch,
+                "steps": self.training.iteration,
+                "seconds": round(self.elapsed(), 3),
+                "train_images": len(self.data.train),
+                "test_images": len(self.data.test),
+                "best_epoch": self.training.best_epoch if self.data.validation is not None else None,
+            },
+        )
+
+    @contextmanager
+    def events(self) -> Iterator[Any]:
+        """Give a function that writes an epoch's numbers as TensorBoard events, or one that does nothing."""
+        if not self.config.tensorboard or not self.processes.first:
+            yield lambda _: None
+            return
+        from torch.utils.tensorboard import SummaryWriter
+
+        with SummaryWriter(str(self.run.folder), purge_step=self.training.epoch) as writer:
+            yield lambda record: write_events(writer, record)
+
+
+def write_events(writer: Any, record: dict[str, Any]) -> None:
+    """Write every number of an epoch's record."""
+    for name, value in record.items():
+        if isinstance(value, dict):
+            for tap, each in value.items():
+                writer.add_scalar(f"{name}/{tap}", each, record["epoch"])
+        elif name not in ("epoch", "phase"):
+            writer.add_scalar(name, value, record["epoch"])
+
+
+class Stopped(BaseException):
+    """A signal asked the training to stop, and it has been saved."""
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM while training; afterwards do what they ask for, as if they came now."""
+    caught: list[int] = []
+    before = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, lambda given, _frame: caught.append(given))
+    except ValueError:  # not the main thread: signals go elsewhere
+        pass
+    try:
+        yield caught
+        return
+    except Stopped:
+        pass
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if caught:
+        signal.raise_signal(caught[0])
+    raise TrainingError("another process was asked to stop; what was trained is saved: go on with --resume")
+
+
+def train_batches(config: Config, data: Dataset, normalize: Normalizer, processes: Processes) -> Batches:
+    """Return the batches of the training part, normalised beforehand where that is slow."""
+    if config.augment not in AUGMENTATIONS:
+        raise ConfigError(f"augment={config.augment!r}; {nearest(config.augment, AUGMENTATIONS)}")
+    images: Tensor = to_tensor(data.train.images)
+    beforehand = any(step.name in ("zca", "lcn") for step in normalize.steps) and images.numel() * 4 < 2**32
+    return Batches(
+        normalize.apply_all(data.train.images) if beforehand else images,
+        torch.from_numpy(data.train.labels),
+        config.batch_size,
+        seed=config.seed,
+        shuffle=config.shuffle,
+        normalize=None if beforehand else normalize,
+        augment=AUGMENTATIONS[config.augment],
+        rank=processes.rank,
+        world=processes.world,
+    )

@@ -1,0 +1,166 @@
+"""What a run leaves behind: a folder with its config, environment, metrics, checkpoints and model. Needs no torch.
+
+config.yaml         every knob, resolved
+environment.json    versions, threads, hardware class
+metrics.jsonl       one JSON object an epoch
+result.json         written at the very end: test error, companions' errors, epochs, seconds
+checkpoints/        what --resume goes on from
+model.safetensors   the trained net with all that predicting needs
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from deepsup.config import Config
+from deepsup.errors import RunError
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder: ``Run("runs/mine")`` opens one that is there; nothing is read before it is asked for."""
+
+    folder: Path
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        object.__setattr__(self, "folder", Path(folder))
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.folder.resolve().name
+
+    @property
+    def config(self) -> Config:
+        """Every knob of the run."""
+        if not self.exists:
+            raise RunError(f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made")
+        return Config.from_yaml(self.folder / "config.yaml")
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder holds a run."""
+        return (self.folder / "config.yaml").is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has come to its end."""
+        return (self.folder / "result.json").is_file()
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions, threads and hardware class."""
+        return self._read("environment.json")
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The end of the run: ``error`` and ``companions`` in percent of the test set, ``epochs``, ``seconds``."""
+        if not self.finished:
+            raise RunError(f"{self.folder} has no result yet; it was stopped or is still going: continue with --resume")
+        return self._read("result.json")
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One record an epoch, in order; a line that was cut off by a crash is left out."""
+        path = self.folder / "metrics.jsonl"
+        if not path.is_file():
+            return []
+        records = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return records
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.folder / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """The trained net."""
+        return self.folder / "model.safetensors"
+
+    def create(self, config: Config, environment: dict[str, Any]) -> None:
+        """Make the folder with its config and environment."""
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.write_json("environment.json", environment)
+        write_whole(self.folder / "config.yaml", config.to_yaml().encode())
+
+    def write_json(self, name: str, value: dict[str, Any]) -> None:
+        """Write one JSON file whole."""
+        write_whole(self.folder / name, (json.dumps(value, indent=2) + "\n").encode())
+
+    def add_metrics(self, record: dict[str, Any]) -> None:
+        """Add the record of one epoch."""
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def keep_metrics(self, epochs: int) -> None:
+        """Drop the records from epoch ``epochs`` on: a resumed run writes them again."""
+        kept = [record for record in self.metrics if record["epoch"] < epochs]
+        write_whole(self.folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            held: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read {self.folder / name}: {error}; expected a folder that deepsup made") from error
+        return held
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path to write to; afterwards the file is at ``path``, whole and on disk, or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        sync(part)
+        part.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        raise RunError(
+            f"cannot write {path}: {error.strerror or error}; what was there before is untouched; free some space or "
+            f"check the folder's permissions, then go on with --resume"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never half of it."""
+    with whole_file(path) as part:
+        part.write_bytes(content)
+
+
+def sync(path: Path) -> None:
+    """Have the disk hold what was written to a file or a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def environment_now() -> dict[str, Any]:
+    """Return versions and hardware class of this machine, without its name."""
+    packages = ("deepsup", "torch", "numpy")
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        **{name: metadata.version(name) for name in packages},
+    }

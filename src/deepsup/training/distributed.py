@@ -1,0 +1,59 @@
+"""The environment that torchrun sets -> this process's place among all of them, and sums over them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+from torch import Tensor, distributed
+
+
+@dataclass(frozen=True)
+class Processes:
+    """One process alone, or one of several that train the same net together."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes."""
+        return self.rank == 0
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Return the sum over all processes."""
+        if self.world == 1:
+            return tensor
+        total = tensor.clone()
+        distributed.all_reduce(total)
+        return total
+
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is up in any of the processes."""
+        return bool(self.sum(torch.tensor(float(flag))) > 0)
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """Return the tensors of all processes, in the order of their ranks."""
+        if self.world == 1:
+            return [tensor]
+        gathered = [torch.empty_like(tensor) for _ in range(self.world)]
+        distributed.all_gather(gathered, tensor)
+        return gathered
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Processes]:
+    """Join the other processes if torchrun started several; leave them at the end."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1 or distributed.is_initialized():
+        yield Processes() if world == 1 else Processes(distributed.get_rank(), world)
+        return
+    distributed.init_process_group(
+        "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo", timeout=timedelta(minutes=30)
+    )
+    try:
+        yield Processes(distributed.get_rank(), distributed.get_world_size())
+    finally:
+        distributed.destroy_process_group()

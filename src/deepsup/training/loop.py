@@ -1,0 +1,272 @@
+"""A net, an objective and batches -> one Epoch after the other, each the same however often the training is resumed.
+
+B batch, K classes.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from deepsup.config import Config, Phase
+from deepsup.errors import DeepsupError, TrainingError, nearest
+from deepsup.networks import cap_norms
+from deepsup.objective import Loss, Objective
+from deepsup.supervision import DeeplySupervised, DeepOutput
+from deepsup.training.batches import Batches
+from deepsup.training.distributed import Processes
+from deepsup.training.optimizer import build_optimizer, learning_rate, phases_by_epoch, set_rates
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one pass over the training images gave. Losses are means over images, errors percent, both in training."""
+
+    epoch: int
+    """From 0."""
+    phase: int
+    lr: float
+    """At its last step."""
+    loss: float
+    """F, the whole objective."""
+    output_loss: float
+    error: float
+    companion_losses: dict[str, float]
+    companion_errors: dict[str, float]
+    active: dict[str, float]
+    """The fraction of steps at which each companion was above gamma and its alpha above 0."""
+    images_per_second: float
+    seconds: float
+
+
+@dataclass
+class Training:
+    """A training that can be stopped after any step and restored: ``state()`` is all of it."""
+
+    config: Config
+    net: DeeplySupervised
+    batches: Batches
+    processes: Processes = field(default_factory=Processes)
+
+    def __post_init__(self) -> None:
+        self.optimizer = build_optimizer(self.config, self.net)
+        ema: Any = get_ema_multi_avg_fn  # torch leaves it untyped
+        decay = self.config.ema
+        self.average = AveragedModel(self.net, multi_avg_fn=ema(decay), use_buffers=True) if decay else None
+        self.epoch = 0  # the epoch to go on with
+        self.step = 0  # the step within it to go on with
+        self.iteration = 0  # steps in all
+        self.divisions = 0  # how often a stall has divided the rate
+        self.best_error, self.best_epoch = float("inf"), -1
+        self.sums = torch.zeros(4 + 3 * len(self.net.taps), dtype=torch.float64)
+        self.objective = build_objective(self.config, self.net)
+        self._whole = [end - start for start, end in self.batches.bounds()]  # images of all processes, by step
+        self._phase = -1
+        self._forward: Callable[[Tensor], DeepOutput] = self.net
+
+    @property
+    def trained(self) -> nn.Module:
+        """The net to evaluate: the averaged one where there is one."""
+        return self.net if self.average is None else self.average.module
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to do."""
+        limit = self.config.limit_steps
+        return self.epoch >= self.config.total_epochs or (limit is not None and self.iteration >= limit)
+
+    def epochs(self, after_step: Callable[[], None] = lambda: None) -> Iterator[Epoch]:
+        """Train, and yield each epoch when it has ended; ``after_step`` is called after every step."""
+        plan = list(phases_by_epoch(self.config))
+        while not self.finished:
+            index, phase, within = plan[self.epoch]
+            self.enter(index, phase, new=within == 0 and self.step == 0)
+            began, images = time.perf_counter(), 0
+            for x, y in islice(self.batches.epoch(self.epoch), self.step, None):
+                lr = self.train_step(phase, within, x, y)
+                images += self._whole[self.step]
+                self.step, self.iteration = self.step + 1, self.iteration + 1
+                if self.step < len(self.batches):
+                    after_step()
+                if self.finished:
+                    break
+            seconds = time.perf_counter() - began
+            epoch = self.summary(index, lr, images / max(seconds, 1e-9), seconds)
+            self.epoch, self.step = self.epoch + 1, 0
+            self.sums.zero_()
+            yield epoch
+
+    def enter(self, index: int, phase: Phase, new: bool) -> None:
+        """Make ready for a phase: who is trained, through which wrappers, and with what momentum."""
+        if index == self._phase:
+            return
+        self._phase = index
+        if new and phase.reset_momentum:
+            self.optimizer.state.clear()
+        self.objective = build_objective(self.config, self.net, phase.only)
+        for parameter in self.net.heads.parameters():
+            parameter.requires_grad_(phase.companions)
+        model: nn.Module = self.net if phase.companions else self.net.trunk
+        if self.config.compile:
+            model = torch.compile(model)  # type: ignore[assignment] # torch types it as a function
+        if self.processes.world > 1:
+            model = DistributedDataParallel(model, find_unused_parameters=phase.only is not None)
+        self._forward = model if phase.companions else lambda x: DeepOutput(model(x), {})
+
+    def train_step(self, phase: Phase, within: int, x: Tensor, y: Tensor) -> float:
+        """Take one step on this process's share of a batch; return the learning rate it was taken with."""
+        config = self.config
+        device = next(self.net.parameters()).device
+        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+        whole = (self.epoch + self.step / len(self.batches)) / config.total_epochs
+        lr = learning_rate(config, phase, within, whole, self.divisions)
+        set_rates(self.optimizer, lr, self.iteration, config.head_lr_decay)
+        self.net.train()
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.amp):
+            output = self._forward(x)
+        try:
+            loss = self.objective(output, y, progress=self.epoch / config.total_epochs)
+        except DeepsupError as error:
+            raise self.diverged(str(error), lr) from error
+        total = loss.total if phase.only is None else loss.companions[phase.only]
+        if device.type == "cpu" and not total.isfinite():
+            raise self.diverged(f"the loss is {total.item()}", lr)
+        # a process whose share is larger than the others' counts for more: the average is that of the whole batch
+        share = self.processes.world * len(y) / self._whole[self.step]
+        self.optimizer.zero_grad()
+        torch.autograd.backward(total * share)
+        self.optimizer.step()
+        if config.cap_norms:
+            cap_norms(self.net)
+        if self.average is not None:
+            self.average.update_parameters(self.net)
+        self.note(output, loss, y)
+        return lr
+
+    def note(self, output: DeepOutput, loss: Loss, y: Tensor) -> None:
+        """Add this step to the sums of the epoch, without waiting for the device."""
+        count = len(y)
+        row = [torch.ones_like(loss.output_loss) * count, loss.total.detach() * count, loss.output_loss * count]
+        row.append((output.scores.argmax(1) != y).sum())
+        for tap in self.net.taps:
+            if tap in output.companions:
+                row.append(loss.companion_losses[tap] * count)
+                row.append((output.companions[tap].argmax(1) != y).sum())
+                row.append(loss.active[tap] * count)
+            else:
+                row += [torch.zeros_like(loss.output_loss)] * 3
+        self.sums = self.sums.to(loss.total.device)
+        self.sums += torch.stack([value.double() for value in row])
+
+    def summary(self, phase: int, lr: float, images_per_second: float, seconds: float) -> Epoch:
+        """Return the means over the epoch, over all processes."""
+        count, total, output_loss, wrong, *companions = self.processes.sum(self.sums).tolist()
+        taps = self.net.taps
+        by_tap = {tap: companions[3 * i : 3 * i + 3] for i, tap in enumerate(taps)}
+        return Epoch(
+            epoch=self.epoch,
+            phase=phase,
+            lr=lr,
+            loss=total / count,
+            output_loss=output_loss / count,
+            error=100 * wrong / count,
+            companion_losses={tap: loss / count for tap, (loss, _, _) in by_tap.items()},
+            companion_errors={tap: 100 * errors / count for tap, (_, errors, _) in by_tap.items()},
+            active={tap: active / count for tap, (_, _, active) in by_tap.items()},
+            images_per_second=images_per_second,
+            seconds=seconds,
+        )
+
+    def judge(self, error: float) -> bool:
+        """Take note of the validation error after an epoch; divide the rate after a stall. True if it is the best."""
+        done = self.epoch - 1
+        if error < self.best_error:
+            self.best_error, self.best_epoch = error, done
+            return True
+        if self.config.anneal == "stall" and (done - self.best_epoch) % self.config.patience == 0:
+            self.divisions += 1
+        return False
+
+    def diverged(self, what: str, lr: float) -> TrainingError:
+        """Say at which step the training broke and what to lower."""
+        return TrainingError(
+            f"training diverged at epoch {self.epoch}, step {self.step} ({self.iteration} steps in all): {what}; lower "
+            f"lr (now {lr:g}) or alpha {self.config.alpha}, then go on from the last good checkpoint or start again"
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return all that going on needs, as plain types and tensors."""
+        return {
+            "config": self.config.to_dict(),
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "counters": [self.epoch, self.step, self.iteration, self.divisions, self.best_epoch],
+            "best_error": self.best_error,
+            "sums": self.processes.sum(self.sums).clone(),
+            "random": [each.clone() for each in self.processes.gather(torch.get_rng_state())],
+            "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            "random_python": _plain(random.getstate()),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to what ``state`` returned."""
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.epoch, self.step, self.iteration, self.divisions, self.best_epoch = state["counters"]
+        self.best_error = state["best_error"]
+        # the sums of all processes go on in the first one
+        self.sums = state["sums"].clone() if self.processes.first else torch.zeros_like(state["sums"])
+        generators = state["random"]
+        torch.set_rng_state(generators[self.processes.rank % len(generators)])
+        if torch.cuda.is_available() and state["random_cuda"]:
+            torch.cuda.set_rng_state_all(state["random_cuda"])
+        random.setstate(_tuples(state["random_python"]))
+
+
+def build_objective(config: Config, net: DeeplySupervised, only: str | None = None) -> Objective:
+    """Return the objective of a config; with ``only``, that of a phase that trains one companion and what is below."""
+    if only is not None and only not in net.taps:
+        raise TrainingError(f"a phase trains only {only!r}; {nearest(only, net.taps)}")
+    many = len(net.taps) > 0
+    return Objective(
+        net,
+        smoothed(config.loss, config.label_smoothing),
+        companion_loss=smoothed(config.companion_loss or config.loss, config.label_smoothing),
+        alpha=1.0 if only is not None else one_or_each(config.alpha) if many else 0.0,
+        gamma=one_or_each(config.gamma) if many else 0.0,
+        balance=config.balance,
+        schedule="constant" if only is not None else config.schedule,
+        norms=config.norms,
+    )
+
+
+def smoothed(loss: str, smoothing: float) -> str | Callable[[Tensor, Tensor], Tensor]:
+    """Return a loss; softmax with smoothed labels where asked for."""
+    if loss != "softmax" or not smoothing:
+        return loss
+    return partial(functional.cross_entropy, reduction="none", label_smoothing=smoothing)
+
+
+def one_or_each(values: tuple[float, ...]) -> float | tuple[float, ...]:
+    """Return the one value for all companions, or one for each."""
+    return values[0] if len(values) == 1 else values
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(each) for each in value) if isinstance(value, list) else value

@@ -1,0 +1,99 @@
+"""The four methods side by side: the right runs, chosen on validation, the right statistics, and a figure."""
+
+import json
+from pathlib import Path
+from statistics import mean, stdev
+
+import pytest
+
+from deepsup.cli import main
+from deepsup.config import Config
+from deepsup.errors import ConfigError, TrainingError
+from deepsup.experiment import compare
+from deepsup.experiment.compare import METHODS, paired
+from deepsup.record import Run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compare")
+
+
+@pytest.fixture(scope="module")
+def answer(digits: Path, folder: Path) -> dict[str, object]:
+    config = Config(data=str(digits), epochs=2, batch_size=30, train_size=150)
+    return compare(config, folder, seeds=2, rates=(0.003, 0.01))
+
+
+def test_the_four_methods_with_their_errors(answer: dict[str, dict], folder: Path) -> None:
+    assert list(answer["methods"]) == ["CNN-Softmax", "DSN-Softmax", "CNN-SVM", "DSN-SVM"]
+    for method, each in answer["methods"].items():
+        runs = [Run(folder / f"{method.lower()}-seed{seed}") for seed in (0, 1)]
+        assert each["errors"] == [run.result["error"] for run in runs]
+        assert each["mean"] == pytest.approx(mean(each["errors"]))
+        assert each["deviation"] == pytest.approx(stdev(each["errors"]))
+        assert each["lr"] in (0.003, 0.01)
+        loss, supervised = METHODS[method]
+        for seed, run in enumerate(runs):
+            config = run.config
+            assert (config.loss, config.taps) == (loss, ("network",) if supervised else ("none",))
+            assert (config.seed, config.train_size, config.validation, config.lr) == (seed, 150, 0, each["lr"])
+        assert set(each["companions"]) == ({"conv1", "conv2"} if supervised else set())
+    base = answer["methods"]["CNN-Softmax"]["mean"]
+    gain = answer["methods"]["DSN-SVM"]["gain"]
+    assert gain == pytest.approx(100 * (base - answer["methods"]["DSN-SVM"]["mean"]) / base)
+    assert json.loads((folder / "comparison.json").read_text()) == answer
+
+
+def test_rates_are_chosen_on_validation_and_the_test_set_is_not_read(answer: dict[str, dict], folder: Path) -> None:
+    for method, each in answer["methods"].items():
+        found = {}
+        for lr in (0.003, 0.01):
+            run = Run(folder / "search" / f"{method.lower()}-lr{lr:g}")
+            assert run.result["error"] is None
+            assert run.config.validation == 48
+            assert not run.config.test
+            found[lr] = run.result["validation_error"]
+        assert each["lr"] == min(found, key=lambda lr: (found[lr], lr))
+
+
+def test_a_comparison_goes_on_where_it_was_stopped(answer: dict[str, dict], folder: Path, digits: Path) -> None:
+    times = {path: path.stat().st_mtime_ns for path in folder.rglob("result.json")}
+    lost = folder / "dsn-svm-seed1" / "result.json"
+    lost.unlink()
+    again = compare(Config.from_dict(answer["config"]), folder, seeds=2, rates=(0.003, 0.01))
+    assert again["methods"] == answer["methods"]
+    assert {p for p, t in times.items() if p.stat().st_mtime_ns != t} == {lost}
+
+
+def test_paired_differences_with_students_interval() -> None:
+    found = paired([1.0, 2.0, 3.0, 4.5], [1.5, 2.0, 4.0, 5.0])
+    assert found["mean"] == pytest.approx(-0.5)
+    # deviation of (-.5, 0, -1, -.5) is .408248; t of 3 degrees at 97.5 % is 3.182446
+    assert found["interval"] == pytest.approx(
+        [-0.5 - 3.182446 * 0.408248 / 2, -0.5 + 3.182446 * 0.408248 / 2], rel=1e-5
+    )
+    assert paired([1.0], [2.0]) == {"mean": -1.0, "interval": None}
+
+
+def test_the_verb_in_two_processes_with_a_figure(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    words = ["compare", "--data", str(digits), "--epochs", "1", "--batch-size", "60", "--out", str(tmp_path / "c")]
+    words += ["--seeds", "1", "--rates", "0.003", "--jobs", "2"]
+    assert main([*words, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert set(answer["methods"]) == set(METHODS)
+    assert answer["methods"]["DSN-SVM"]["deviation"] is None
+    assert Path(answer["figure"]).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "c" / "methods.svg").read_text().lstrip().startswith("<?xml")
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "CNN-Softmax" in text
+    assert "one seed says nothing certain" in text
+
+
+def test_what_cannot_be_compared(digits: Path, tmp_path: Path) -> None:
+    config = Config(data=str(digits), epochs=1, batch_size=60)
+    with pytest.raises(ConfigError, match="seeds=0"):
+        compare(config, tmp_path, seeds=0)
+    with pytest.raises(TrainingError, match="diverges at every rate tried"):
+        compare(config, tmp_path, seeds=1, rates=(1e9,))

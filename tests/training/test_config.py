@@ -1,0 +1,84 @@
+"""Every knob: its own type, its limits, its YAML, and the words in which a wrong one is refused."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepsup.config import Config, Phase
+from deepsup.errors import ConfigError
+from deepsup.recipes import RECIPES, find_recipe
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_recipe_survives_yaml(name: str, tmp_path: Path) -> None:
+    config = find_recipe(name)
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    assert Config.from_yaml(tmp_path / "config.yaml") == config
+    assert RECIPES[name].__doc__
+
+
+def test_scalars_and_numbers_of_the_other_kind_are_taken() -> None:
+    config = Config.from_dict({"alpha": 1, "gamma": [0, 1], "taps": "conv1", "pool": 4, "lr": 1, "hidden": [8]})
+    assert config.alpha == (1.0,)
+    assert config.gamma == (0.0, 1.0)
+    assert config.taps == ("conv1",)
+    assert (config.pool, config.lr, config.hidden) == ("4", 1.0, (8,))
+    assert hash(config.alpha)
+
+
+def test_the_plan() -> None:
+    assert Config(epochs=7, lr=0.1).plan == (Phase(7, 0.1, anneal_factor=20.0),)
+    phases = [{"epochs": 2, "lr": 0.1}, {"epochs": 3, "lr": 0.01, "companions": False}]
+    config = Config.from_dict({"phases": phases, "epochs": 99})
+    assert config.total_epochs == 5
+    assert config.plan[1] == Phase(3, 0.01, companions=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"epohs": 3}, r"no knob 'epohs'; did you mean 'epochs'"),
+        ({"epochs": 0}, r"epochs=0; expected a number of at least 1: passes over the training images"),
+        ({"epochs": "3"}, r"epochs='3'; expected int"),
+        ({"epochs": 2.5}, r"epochs=2\.5; expected int"),
+        ({"lr": -1}, r"lr=-1\.0; expected a number of at least 0"),
+        ({"lr": float("nan")}, r"lr=nan"),
+        ({"momentum": 1.5}, r"momentum=1\.5; expected a number of at least 0 and at most 1"),
+        ({"alpha": [0.1, -0.1]}, r"alpha=-0\.1"),
+        ({"loss": "softmx"}, r"loss='softmx'; did you mean 'softmax'"),
+        ({"shuffle": 1}, r"shuffle=1; expected bool"),
+        ({"anneal": "stall"}, r"anneal=stall .* without validation images"),
+        ({"select": "best"}, r"select=best without validation images"),
+        ({"label_smoothing": 0.1}, r"label_smoothing=0\.1 with loss=squared_hinge"),
+        ({"phases": [{"epochs": 1}]}, r"expected at least epochs and lr"),
+        ({"phases": [{"epochs": 1, "lr": 1, "lrr": 2}]}, r"a phase has no key 'lrr'; did you mean 'lr'"),
+        ({"phases": [{"epochs": 0, "lr": 1}]}, r"expected epochs of 1 or more"),
+        ({"phases": [3]}, r"a phase is 3; expected keys and values"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Config.from_dict(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("- 1", "holds a list; expected keys and values"), ("a: [", "is not YAML"), ("lrr: 1", "no knob 'lrr'")],
+)
+def test_files_that_are_no_config(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        Config.from_yaml(tmp_path / "c.yaml")
+    with pytest.raises(ConfigError, match="cannot read"):
+        Config.from_yaml(tmp_path / "none.yaml")
+
+
+def test_unknown_recipe() -> None:
+    with pytest.raises(ConfigError, match="no recipe 'dsn-mnst'; did you mean 'dsn-mnist'"):
+        find_recipe("dsn-mnst")
+
+
+def test_every_knob_is_explained() -> None:
+    assert all(knob.metadata["doc"] for knob in fields(Config))

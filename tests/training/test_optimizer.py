@@ -1,0 +1,90 @@
+"""Rates and groups: the authors' code at chosen iterations, annealing, triangles, and what decays."""
+
+import pytest
+import torch
+
+from deepsup.config import Config, Phase
+from deepsup.experiment.build import build_net
+from deepsup.recipes import caffe_cifar10
+from deepsup.training.optimizer import build_optimizer, learning_rate, phases_by_epoch, set_rates
+
+
+def caffe_rates(iteration: int) -> dict[tuple[bool, float], float]:
+    """Every group's rate at an iteration of the authors' training: (is a head, its multiple) -> rate."""
+    config = caffe_cifar10()
+    net = build_net(config, 10, (3, 32, 32))
+    optimizer = build_optimizer(config, net)
+    _, phase, within = list(phases_by_epoch(config))[iteration // 500]  # 50,000 images in batches of 100
+    lr = learning_rate(config, phase, within, 0.0, 0)
+    set_rates(optimizer, lr, iteration, config.head_lr_decay)
+    return {(group["head"], group["rate"]): group["lr"] for group in optimizer.param_groups}
+
+
+RATES = [(0, 0.025), (50_000, 0.025), (100_000, 0.025), (150_000, 0.025 / 20), (170_000, 1e-4)]
+
+
+@pytest.mark.parametrize(("iteration", "lr"), RATES)
+def test_the_caffe_recipe_has_the_authors_rates(iteration: int, lr: float) -> None:
+    rates = caffe_rates(iteration)
+    head = 0.001 * lr * (1 + 1e-4 * iteration) ** -0.75
+    expected = {
+        (False, 1.0): lr,
+        (False, 2.0): 2 * lr,
+        (False, 0.1): 0.1 * lr,
+        (False, 0.2): 0.2 * lr,
+        (True, 0.001): head,
+    }
+    assert rates.keys() == expected.keys()
+    for key, value in expected.items():
+        assert rates[key] == pytest.approx(value, rel=1e-12)
+
+
+def test_the_caffe_recipe_has_the_authors_phases() -> None:
+    plan = list(phases_by_epoch(caffe_cifar10()))
+    assert len(plan) * 500 == 200_000
+    assert [phase.companions for _, phase, _ in plan] == [True] * 100 + [False] * 300
+    assert plan[100][1].reset_momentum
+    assert caffe_cifar10().batch_size == 100
+
+
+def test_the_caffe_recipe_starts_within_the_authors_bounds() -> None:
+    torch.manual_seed(0)
+    net = build_net(caffe_cifar10(), 10, (3, 32, 32))
+    for tap, features in {"conv1": 196_608, "conv2": 49_152, "conv3": 12_288}.items():
+        layer = net.head(tap).classifier
+        bound = (3 / (10 * features)) ** 0.5
+        assert 0.99 * bound < layer.weight.abs().max() <= bound
+        assert layer.bias.abs().max() == 0
+    conv = net.trunk.get_submodule("conv2")
+    assert conv.weight.std().item() == pytest.approx(0.05, rel=0.02)
+    assert sum(p.numel() for p in net.heads.parameters()) == 2_580_510
+    assert sum(p.numel() for p in net.trunk.parameters()) == 966_986
+
+
+def test_weights_decay_and_biases_do_not() -> None:
+    config = Config(weight_decay=0.1, head_lr=0.5)
+    net = build_net(config, 10, (1, 28, 28))
+    for group in build_optimizer(config, net).param_groups:
+        assert {p.ndim > 1 for p in group["params"]} == {group["weight_decay"] == 0.1}
+        assert group["rate"] == (0.5 if group["head"] else 1.0)
+
+
+def test_every_parameter_is_in_one_group() -> None:
+    config = caffe_cifar10()
+    net = build_net(config, 10, (3, 32, 32))
+    grouped = [p for group in build_optimizer(config, net).param_groups for p in group["params"]]
+    assert len(grouped) == len({id(p) for p in grouped}) == len(list(net.parameters()))
+
+
+def test_annealing_by_epochs_and_by_stalls() -> None:
+    config = Config(anneal="epochs", anneal_at=(3, 5), anneal_factor=10, lr=1.0, epochs=8)
+    rates = [learning_rate(config, config.plan[0], epoch, epoch / 8, 0) for epoch in range(8)]
+    assert rates == pytest.approx([1, 1, 1, 0.1, 0.1, 0.01, 0.01, 0.01])
+    stalled = Config(anneal="stall", validation=10, lr=1.0)
+    assert learning_rate(stalled, stalled.plan[0], 4, 0.5, 2) == pytest.approx(1 / 400)
+
+
+def test_the_triangle() -> None:
+    config = Config(anneal="triangle", warmup=0.25, lr=2.0)
+    at = [learning_rate(config, Phase(4, 2.0), 0, progress, 0) for progress in (0, 0.125, 0.25, 0.625, 1)]
+    assert at == pytest.approx([0, 1, 2, 1, 0])

@@ -1,0 +1,325 @@
+"""Whole runs: the same twice, the same through any stop, one process or two, and every mistake in one line."""
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from deepsup.config import Config, Phase
+from deepsup.data import load_data
+from deepsup.errors import ConfigError, DataError, DeepsupError, RunError, TrainingError
+from deepsup.experiment import Watch, evaluate, predict, train
+from deepsup.experiment.model import load_model
+from deepsup.record import Run
+from deepsup.training import checkpoint
+
+TIMES = {"seconds", "images_per_second"}
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return load_file(run.model)
+
+
+def metrics(run: Run) -> list[dict[str, Any]]:
+    return [{key: value for key, value in record.items() if key not in TIMES} for record in run.metrics]
+
+
+def assert_same(run: Run, other: Run) -> None:
+    ours, theirs = weights(run), weights(other)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert metrics(run) == metrics(other)
+    assert {k: v for k, v in run.result.items() if k not in TIMES} == {
+        k: v for k, v in other.result.items() if k not in TIMES
+    }
+
+
+@pytest.fixture
+def whole(small: Config, tmp_path: Path) -> Run:
+    """The run, uninterrupted."""
+    return train(small, tmp_path / "whole")
+
+
+def test_a_run_leaves_what_it_should(small: Config, whole: Run) -> None:
+    assert whole.config == small
+    assert whole.finished
+    assert [record["epoch"] for record in whole.metrics] == [0, 1, 2]
+    record = whole.metrics[0]
+    assert {
+        "loss",
+        "error",
+        "lr",
+        "companion_losses",
+        "companion_errors",
+        "active",
+        "images_per_second",
+    } <= record.keys()
+    assert record["active"] == {"conv1": 1.0, "conv2": 1.0}
+    assert {"python", "torch", "threads", "cores"} <= whole.environment.keys()
+    assert {"error", "companions", "epochs", "seconds"} <= whole.result.keys()
+    assert whole.result["steps"] == 24
+    assert whole.metrics[-1]["loss"] < whole.metrics[0]["loss"]
+
+
+def test_two_runs_with_one_seed_are_the_same_to_the_bit(small: Config, whole: Run, tmp_path: Path) -> None:
+    assert_same(train(small, tmp_path / "again"), whole)
+    other = train(dataclasses.replace(small, seed=1), tmp_path / "other")
+    assert not torch.equal(weights(other)["net.trunk.conv1.weight"], weights(whole)["net.trunk.conv1.weight"])
+
+
+class Crash(Watch):
+    """Ends the training at a step, as a crash would."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def stepped(self, training: Any) -> None:
+        if training.iteration == self.at:
+            raise RuntimeError("crash")
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "everything": {
+        "ema": 0.9, "anneal": "stall", "patience": 1, "validation": 40, "augment": "crop", "nesterov": True,
+        "select": "best", "loss": "softmax", "label_smoothing": 0.1, "schedule": "paper", "test_every": 2,
+    },
+    "phases": {
+        "phases": (
+            Phase(1, 0.001, only="conv1"), Phase(1, 0.001, only="conv2"), Phase(1, 0.001),
+            Phase(1, 0.001, companions=False, reset_momentum=True),
+        ),
+    },
+    "fast": {"network": "fast", "network_options": {"widths": [8, 8]}, "pool": "avg", "head_lr": 1.0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_resumed_after_any_step_it_is_the_same(small: Config, tmp_path: Path, variant: str) -> None:
+    config = dataclasses.replace(small, **VARIANTS[variant])
+    expected = train(config, tmp_path / "expected")
+    steps = expected.result["steps"]
+    for at in sorted(random.Random(0).sample(range(1, steps), 4)):
+        folder = tmp_path / f"crash{at}"
+        with pytest.raises(RuntimeError, match="crash"):
+            train(config, folder, watch=Crash(at))
+        torch.manual_seed(at)  # another state of the world
+        assert_same(train(config, folder, resume=True), expected)
+
+
+def command(out: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "deepsup", "train", "--out", str(out), "--resume", *more]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def knobs(config: Config) -> list[str]:
+    flags = {"data": config.data, "epochs": 20, "batch-size": 30, "checkpoint-steps": 1, "lr": 0.003}
+    return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+
+
+def test_killed_at_ten_random_moments(small: Config, tmp_path: Path) -> None:
+    """Kill -9, then --resume, ten times over: the run folder is never unreadable, the end is the same to the bit."""
+    draw = random.Random(1)
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    # --config quick settings come with the first call; afterwards the run has its own
+    subprocess.run([*command(straight)[:-1], *knobs(small)], check=True, capture_output=True, env=environment())
+    total, kills = Run(straight).result["steps"], 0
+    for target in sorted(draw.sample(range(1, total - 30), 10)):
+        first = [] if Run(killed).exists else knobs(small)
+        process = subprocess.Popen(
+            [*command(killed)[: None if Run(killed).exists else -1], *first], env=environment(),
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        until = time.monotonic() + 60
+        while last_step(killed) < target and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+        time.sleep(draw.random() * 0.02)
+        process.kill()
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+        assert process.wait() == -signal.SIGKILL, said
+        process.stderr.close()
+        kills += 1
+        held = checkpoint.all_steps(Run(killed).checkpoints)
+        assert held
+        checkpoint.load(held[-1])
+        assert Run(killed).config == Run(straight).config
+        assert isinstance(Run(killed).metrics, list)
+    assert kills == 10
+    subprocess.run(command(killed), check=True, capture_output=True, env=environment())
+    assert_same(Run(killed), Run(straight))
+
+
+def last_step(folder: Path) -> int:
+    held = checkpoint.all_steps(folder / "checkpoints")
+    return int(held[-1].stem.split("-")[1]) if held else 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_signal_saves_and_leaves(small: Config, tmp_path: Path, number: int, code: int) -> None:
+    flags = ["--data", small.data, "--epochs", "2000", "--batch-size", "30", "--checkpoint-minutes", "60"]
+    process = subprocess.Popen(
+        [*command(tmp_path / "run")[:-1], *flags], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=environment(),
+    )  # fmt: skip
+    assert process.stderr is not None
+    process.stderr.readline()  # an epoch has ended
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code, said
+    assert "Traceback" not in said
+    state = checkpoint.load(checkpoint.all_steps(tmp_path / "run" / "checkpoints")[-1])
+    assert state["counters"][2] > 0
+    assert not Run(tmp_path / "run").finished
+
+
+def test_phases_do_what_they_say(small: Config, tmp_path: Path) -> None:
+    """Greedy phases move one companion and the layers below it alone; without companions, the trunk alone."""
+    states: list[dict[str, torch.Tensor]] = []
+
+    class Note(Watch):
+        def started(self, training: Any, _run: Run) -> None:
+            states.append({name: value.clone() for name, value in training.net.state_dict().items()})
+            self.net = training.net
+
+        def epoch_ended(self, _record: dict[str, Any]) -> None:
+            states.append({name: value.clone() for name, value in self.net.state_dict().items()})
+
+    train(dataclasses.replace(small, **VARIANTS["phases"]), tmp_path / "run", watch=Note())
+    moved = [
+        {name for name in after if not torch.equal(before[name], after[name])} for before, after in pairwise(states)
+    ]
+    head = {tap: {f"heads.{tap}.classifier.{p}" for p in ("weight", "bias")} for tap in ("conv1", "conv2")}
+    trunk = {name for name in states[0] if name.startswith("trunk")}
+    conv1, conv2 = ({name for name in trunk if tap in name} for tap in ("conv1", "conv2"))
+    assert moved == [conv1 | head["conv1"], conv1 | conv2 | head["conv2"], trunk | head["conv1"] | head["conv2"], trunk]
+
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "deepsup"]
+
+
+def test_two_processes_train_the_same_net(small: Config, tmp_path: Path) -> None:
+    """No dropout, no BatchNorm, an odd batch: after 50 steps the weights agree, also through a stop."""
+    config = dataclasses.replace(
+        small, batch_size=31, epochs=7, network_options={"drop": 0.0}, limit_steps=50, gamma=(1.5,), checkpoint_steps=20
+    )
+    one = train(config, tmp_path / "one")
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+
+    def together(out: Path, *more: str) -> None:
+        words = ["train", "--out", str(out), *more]
+        done = subprocess.run([*TORCHRUN, *words], env=environment(), capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+
+    together(tmp_path / "two", "--config", str(tmp_path / "config.yaml"))
+    together(tmp_path / "stopped", "--config", str(tmp_path / "config.yaml"), "--limit-steps", "30")
+    (tmp_path / "stopped" / "result.json").unlink()
+    together(tmp_path / "stopped", "--resume", "--limit-steps", "50")
+    for name in ("two", "stopped"):
+        both = weights(Run(tmp_path / name))
+        for key, value in weights(one).items():
+            torch.testing.assert_close(both[key], value, atol=1e-5, rtol=1e-5, msg=f"{name} {key}")
+    for ours, theirs in zip(one.metrics, Run(tmp_path / "two").metrics, strict=True):
+        assert ours["error"] == pytest.approx(theirs["error"], abs=0.5)
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
+
+
+def test_predict_says_of_files_what_evaluate_says_of_images(whole: Run, small: Config, tmp_path: Path) -> None:
+    test = load_data(small.data).test
+    files = []
+    for index in range(20):
+        files.append(tmp_path / f"{index}.png")
+        Image.fromarray(test.images[index, 0]).save(files[-1])
+    answers = predict(whole, files)
+    wrong = sum(answer["label"] != load_data(small.data).classes[test.labels[i]] for i, answer in enumerate(answers))
+    model = load_model(whole)
+    scores = model.net(model.normalize(torch.from_numpy(test.images[:20].copy()))).scores
+    assert wrong == int((scores.argmax(1).numpy() != test.labels[:20]).sum())
+    assert [answer["confidence"] for answer in answers] == pytest.approx(scores.softmax(1).amax(1).tolist(), rel=1e-4)
+    assert evaluate([whole])["error"] == whole.result["error"]
+
+
+def test_several_runs_vote_by_their_scores(small: Config, whole: Run, tmp_path: Path) -> None:
+    other = train(dataclasses.replace(small, seed=5), tmp_path / "other")
+    test = load_data(small.data).test
+    total = torch.zeros(100, 10)
+    for run in (whole, other):
+        model = load_model(run)
+        with torch.no_grad():
+            total += model.net(model.normalize(torch.from_numpy(test.images.copy()))).scores
+    expected = 100 * float((total.argmax(1).numpy() != test.labels).mean())
+    assert evaluate([whole, other])["error"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"device": "cuda"}, TrainingError, "device=cuda, but torch finds no CUDA here; use --device cpu"),
+        ({"device": "gpu"}, ConfigError, "device='gpu'; expected cpu, cuda or cuda:N"),
+        ({"batch_size": 241}, TrainingError, "batch_size=241 with 240 training images; expected at most"),
+        ({"lr": 100.0}, TrainingError, r"training diverged at epoch \d+, step \d+ .*lower lr \(now .*\) or alpha"),
+        ({"network": "cn"}, DeepsupError, "no network is called 'cn'"),
+        ({"network": "nowhere:net"}, ConfigError, "network=nowhere:net gives no net"),
+        ({"network": "builtins:dict"}, ConfigError, "gives a dict; expected a torch.nn.Module"),
+        ({"taps": ("conv9",)}, DeepsupError, "no layer 'conv9'"),
+        ({"augment": "crp"}, ConfigError, "augment='crp'; did you mean 'crop'"),
+        ({"alpha": (1.0, 2.0, 3.0)}, DeepsupError, "alpha has 3 values for 2 taps"),
+        ({"phases": (Phase(1, 0.1, only="conv7"),)}, TrainingError, "a phase trains only 'conv7'; did you mean"),
+        ({"train_size": 1000}, DeepsupError, "cannot take 1,000 of 240 images"),
+    ],
+)
+def test_runs_that_cannot_be(small: Config, tmp_path: Path, change: dict[str, Any], kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message):
+        train(dataclasses.replace(small, **change), tmp_path / "run")
+
+
+def test_a_divergence_keeps_the_last_good_checkpoint(small: Config, tmp_path: Path) -> None:
+    config = dataclasses.replace(small, checkpoint_steps=1, phases=(Phase(1, 0.01), Phase(2, 1e6)))
+    with pytest.raises(TrainingError, match="diverged at epoch 1"):
+        train(config, tmp_path / "run")
+    state = checkpoint.load(checkpoint.all_steps(tmp_path / "run" / "checkpoints")[-1])
+    assert all(value.isfinite().all() for value in state["net"].values())
+
+
+def test_a_folder_that_holds_a_run(small: Config, whole: Run, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="already holds a run; go on with it"):
+        train(small, whole.folder)
+    other = dataclasses.replace(small, lr=0.02, epochs=9)
+    with pytest.raises(RunError, match=r"begun with another config \(epochs 3 -> 9, lr 0\.01 -> 0\.02\)"):
+        train(other, whole.folder, resume=True)
+    before = (whole.folder / "result.json").read_text()
+    assert train(None, whole.folder, resume=True).result == json.loads(before)  # it has ended: nothing to do
+
+
+def test_runs_and_data_that_do_not_fit(whole: Run, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"is no run: it has no config\.yaml"):
+        evaluate([Run(tmp_path)])
+    with pytest.raises(DataError, match="no image file given"):
+        predict(whole, [])
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for index in range(2):
+            Image.new("L", (28, 28), index).save(tmp_path / "pets" / name / f"{index}.png")
+    with pytest.raises(DataError, match=r"has 2 classes \(cat, dog.*trained on 10"):
+        evaluate([whole], tmp_path / "pets")
+    (whole.model).write_bytes(b"not a model")
+    with pytest.raises(RunError, match="is not a model that deepsup wrote"):
+        evaluate([whole])
+    whole.model.unlink()
+    with pytest.raises(RunError, match=r"has no model\.safetensors yet"):
+        evaluate([whole])
