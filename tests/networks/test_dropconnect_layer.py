@@ -150,6 +150,12 @@ def test_a_probability_outside_0_1_is_refused(keep: object) -> None:
         DropConnectLinear(4, 3, keep=keep)  # type: ignore[arg-type]
 
 
+def test_other_shapes_are_refused() -> None:
+    for shape in [(4,), (2, 3, 4), (2, 5)]:
+        with pytest.raises(NetworkError, match=r"got a tensor of shape .*; expected \[B, 4\]"):
+            DropConnectLinear(4, 3)(torch.zeros(shape))
+
+
 def test_an_unknown_inference_is_refused() -> None:
     with pytest.raises(NetworkError, match="inference of DropConnectLinear is 'gausian'; did you mean 'gaussian'"):
         DropConnectLinear(4, 3, inference="gausian")

@@ -29,12 +29,15 @@ def slow_local(x: Tensor, layer: LocallyConnected2d) -> Tensor:
     padded = F.pad(x, (pad, pad, pad, pad))
     out = []
     for image in padded:
-        for channel in range(layer.bias.shape[1]):
+        for channel in range(layer.out_channels):
             for top in range(side):
                 for left in range(side):
                     patch = image[:, top : top + k, left : left + k].flatten()
                     place = top * side + left
-                    out.append((patch * layer.weight[place, :, channel]).sum() + layer.bias[place, channel])
+                    out.append(
+                        (patch * layer.weight[place, :, channel]).sum()
+                        + layer.bias[place * layer.out_channels + channel]
+                    )
     return torch.stack(out).reshape(len(x), -1, side, side)
 
 
@@ -59,7 +62,7 @@ def test_local_layer_with_one_filter_everywhere_is_a_convolution() -> None:
     assert conv.bias is not None
     with torch.no_grad():
         local.weight.copy_(conv.weight.flatten(1).T.expand_as(local.weight))
-        local.bias.copy_(conv.bias.expand_as(local.bias))
+        local.bias.copy_(conv.bias.repeat(25))
     x = torch.randn(4, 2, 5, 5)
     torch.testing.assert_close(local(x), conv(x), rtol=1e-4, atol=1e-5)
 
@@ -116,6 +119,15 @@ def test_whitening_decorrelates_the_patches_it_was_fitted_to() -> None:
     assert "weight" in layer.state_dict()
 
 
+def test_whitening_sums_up_over_parts_of_a_large_set() -> None:
+    images = 5 + torch.randn(1100, 1, 6, 6)  # three parts; a mean that a careless sum would leave in
+    layer = WhiteningConv2d(1)
+    layer.fit(images, eps=0.0)
+    patches = F.unfold(images.double(), 2).transpose(1, 2).flatten(0, 1)
+    white = patches @ layer.weight[:4].flatten(1).T.double()
+    torch.testing.assert_close(white.T.cov(), torch.eye(4, dtype=torch.float64), rtol=0, atol=1e-5)
+
+
 def test_whitening_survives_directions_without_variance() -> None:
     network = create_network("fast", widths=(8,), image_size=8)
     images = torch.rand(16, 1, 8, 8).expand(16, 3, 8, 8)  # three equal channels: rank 4 of 12
@@ -127,6 +139,8 @@ def test_whitening_refuses_what_it_cannot_fit() -> None:
     network = create_network("fast")
     with pytest.raises(NetworkError, match=r"got images of shape \(5, 1, 8, 8\); expected \[B, 3, H, W\]"):
         fit_whitening(network, torch.zeros(5, 1, 8, 8))
+    with pytest.raises(NetworkError, match="got images of list; expected a tensor"):
+        fit_whitening(network, [0.0])  # type: ignore[arg-type]
     with pytest.raises(NetworkError, match="expected at least two patches, all of finite numbers"):
         fit_whitening(network, torch.full((5, 3, 8, 8), torch.nan))
     with pytest.raises(NetworkError, match="expected at least two patches"):

@@ -23,7 +23,7 @@ def slow_maxout_conv(x: Tensor, layer: MaxoutConv2d) -> Tensor:
                     pieces = []
                     for j in range(layer.pieces):
                         f = j * units + u
-                        bias = layer.bias[f] if layer.bias.dim() == 1 else layer.bias[f, top, left]
+                        bias = layer.bias[f] if layer.untied is None else layer.bias[(f * side + top) * side + left]
                         pieces.append((layer.weight[f] * patch).sum() + bias)
                     rows.append(torch.stack(pieces).max())
     return torch.stack(rows).reshape(len(x), units, side, side)
@@ -64,6 +64,13 @@ def test_linear_is_the_largest_piece(pieces: int) -> None:
     torch.testing.assert_close(fast, slow)
     for ours, oracle in zip(gradients(fast, v, layer.weight), gradients(slow, v, layer.weight), strict=True):
         torch.testing.assert_close(ours, oracle)
+
+
+def test_an_image_without_a_batch_is_the_same_image() -> None:
+    conv, full = MaxoutConv2d(2, 3, 3, 2, untied=4, init_range=1.0), MaxoutLinear(5, 3, 2, init_range=1.0)
+    x, v = torch.randn(2, 6, 6), torch.randn(7, 2, 5)
+    torch.testing.assert_close(conv(x), conv(x[None])[0])
+    torch.testing.assert_close(full(v), torch.stack([full(row) for row in v]))
 
 
 def test_a_tie_shares_the_gradient() -> None:

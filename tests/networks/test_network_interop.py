@@ -50,6 +50,16 @@ def test_a_compiled_training_step(name: str) -> None:
     torch._dynamo.reset()
 
 
+# torch's own compiler still imports modules that use its deprecated TorchScript
+@pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning")
+def test_inductor_compiles_one_too() -> None:
+    network = create_network("cnn", image_size=16).eval()
+    images = torch.rand(4, 1, 16, 16)
+    compiled = torch.compile(network, fullgraph=True)
+    torch.testing.assert_close(compiled(images), network(images), rtol=1e-4, atol=1e-5)
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize("name", list_networks())
 def test_state_dict_deepcopy_and_pickle(name: str) -> None:
     network, images = build(name)

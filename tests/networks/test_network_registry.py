@@ -6,13 +6,15 @@ import re
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import deepsup
 from deepsup.errors import NetworkError
-from deepsup.networks import Network, UnscaledDropout, create_network, describe, list_networks, registry
+from deepsup.networks import Network, UnscaledDropout, create_network, describe, list_networks
+from deepsup.networks.catalogue import SPECS
 
 NAMES = list_networks()
 
@@ -87,7 +89,7 @@ def test_parameters_are_as_published(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in {"nin-cifar100", "stochastic-pooling-mnist"}])
 def test_docstrings_state_the_count(name: str) -> None:
-    stated = registry._SPECS[name].build.__doc__
+    stated = SPECS[name].build.__doc__
     assert stated is not None
     assert f"{PARAMETERS[name]:,} parameters" in stated
 
@@ -118,6 +120,8 @@ def test_descriptions_are_json_and_true(name: str) -> None:
     assert description.parameters == sum(p.numel() for p in network.parameters())
     assert set(network.published) <= set(layers)
     assert description.minimum_image_size <= description.image_size
+    # whoever tells weights from biases by their dimensions is right
+    assert all(p.dim() == 1 for row, p in network.named_parameters() if row.endswith("bias"))
     assert not any(isinstance(layer, nn.ReLU) and layer.inplace for layer in layers.values())
 
 
@@ -133,6 +137,14 @@ def test_describing_allocates_no_weights_and_leaves_the_random_state() -> None:
     before = torch.random.get_rng_state()
     describe("maxout-cifar10")
     assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_numbers_of_numpy_and_torch_are_numbers() -> None:
+    sizes = (np.int64(5), torch.tensor(1), np.int32(28))
+    network = create_network("fast", *sizes, widths=np.array([8, 4]), scale=np.float32(1))  # type: ignore[arg-type]
+    assert (network.num_classes, network.in_channels, network.image_size) == (5, 1, 28)
+    assert isinstance(network.num_classes, int)
+    assert create_network("cnn", drop=np.float32(0.25)).drop1.p == 0.25
 
 
 def test_same_seed_same_network() -> None:
@@ -207,6 +219,8 @@ def test_every_layer_is_called_exactly_once(name: str) -> None:
         (("nin-cifar",), "no network is called 'nin-cifar'; did you mean 'nin-cifar10'"),
         (("maxout-minst",), "no network is called 'maxout-minst'; did you mean 'maxout-mnist'"),
         (("resnet",), "no network is called 'resnet'; expected one of: cnn, dropconnect-cifar10"),
+        (("NIN_MNIST",), "no network is called 'NIN_MNIST'; did you mean 'nin-mnist'"),
+        ((["cnn"],), "no network is called ['cnn']; did you mean 'cnn'?"),
         ((None,), "no network is called None; expected one of: cnn"),
         (("cnn", 0), "num_classes is 0; expected a whole number of at least 1"),
         (("cnn", -3), "num_classes is -3"),
@@ -241,10 +255,11 @@ def test_bad_sizes_end_in_one_clear_line(arguments: tuple[object, ...], message:
         ("fast", {"widths": ()}, "widths is (); expected the channels of each group"),
         ("fast", {"widths": 64}, "widths is 64; expected the channels of each group"),
         ("fast", {"widths": (32, 0)}, "a width of widths is 0"),
+        ("fast", {"widths": (8,) * 9}, "is too small for fast: its convolutions and poolings need at least 513;"),
         ("fast", {"scale": -1}, "scale is -1; expected a finite number of at least 0"),
         ("maxout-mnist", {"drop": 0.5}, "maxout-mnist has no option 'drop'"),
     ],
-)
+)  # fmt: skip
 def test_bad_options_end_in_one_clear_line(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(NetworkError, match=re.escape(message)):
         create_network(name, **options)  # type: ignore[arg-type]
@@ -260,6 +275,10 @@ def test_images_that_do_not_fit_are_refused_in_words(name: str) -> None:
         network(torch.rand(2, c + 1, s, s))
     with pytest.raises(NetworkError, match=rf"got a tensor of shape \({c}, {s}, {s}\); expected a batch of images"):
         network(torch.rand(c, s, s))
+    with pytest.raises(NetworkError, match=r"got images of torch.uint8; expected a tensor of floats"):
+        network(torch.zeros(2, c, s, s, dtype=torch.uint8))
+    with pytest.raises(NetworkError, match="got images of list; expected a tensor of floats"):
+        network([0.0])
     too_small = network.minimum_image_size - 1
     with pytest.raises(NetworkError, match=f"{name} got images of {too_small}x{too_small}"):
         network(torch.rand(2, c, too_small, too_small))

@@ -104,6 +104,11 @@ def test_shapes_are_those_of_max_pooling_in_ceil_mode() -> None:
 
 
 def test_bad_windows_are_named() -> None:
+    for layer in (StochasticPool2d(3, 2), StochasticPool2d(3, 2).eval()):
+        with pytest.raises(NetworkError, match=r"got a tensor of shape \(1, 1, 1, 5\); expected .* at least 2"):
+            layer(torch.zeros(1, 1, 1, 5))
+        with pytest.raises(NetworkError, match=r"expected \[B, C, H, W\]"):
+            layer(torch.zeros(1, 5, 5))
     with pytest.raises(NetworkError, match="stride of StochasticPool2d is 4, its windows 3 wide"):
         StochasticPool2d(3, 4)
     with pytest.raises(NetworkError, match="kernel_size of StochasticPool2d is 0"):

@@ -2,6 +2,7 @@
 
 import math
 import operator
+from numbers import Real
 
 from deepsup.errors import NetworkError, nearest
 
@@ -19,9 +20,10 @@ def count(what: str, given: object, least: int = 1) -> int:
 
 def number(what: str, given: object, least: float = -math.inf, most: float = math.inf) -> float:
     """Return ``given`` as a float, if it is a finite number between ``least`` and ``most``."""
-    is_number = isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given)
-    if is_number and least <= given <= most:  # type: ignore[operator]  # is_number says so
-        return float(given)  # type: ignore[arg-type]
+    # Real: numpy's numbers count too
+    value = float(given) if isinstance(given, Real) and not isinstance(given, bool) else math.nan
+    if math.isfinite(value) and least <= value <= most:
+        return value
     bounds = f"between {least:g} and {most:g}" if math.isfinite(most) else f"of at least {least:g}"
     raise NetworkError(f"{what} is {given!r}; expected a finite number {bounds}")
 

@@ -3,7 +3,7 @@
 B batch, C channels, H W map, K classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -42,9 +42,10 @@ def fast(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
 
 
 def _widths(given: object) -> tuple[int, ...]:
-    if not isinstance(given, Sequence) or isinstance(given, str) or not given:
+    widths = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ()
+    if not widths:
         raise NetworkError(f"widths is {given!r}; expected the channels of each group, such as (32, 128, 128)")
-    return tuple(count("a width of widths", width) for width in given)
+    return tuple(count("a width of widths", width) for width in widths)
 
 
 def _group(in_channels: int, width: int) -> nn.Sequential:

@@ -1,61 +1,16 @@
 """A name, and sizes -> the network of that name, or what there is to say about it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from itertools import count as counting
+from bisect import bisect_left
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from deepsup.errors import NetworkError, nearest
-from deepsup.networks import conventional, dropconnect, fast, maxout, nin, stochastic_pooling
+from deepsup.networks.catalogue import SPECS, Spec
 from deepsup.networks.checks import count
 from deepsup.networks.table import MapVanishedError, Network, Table
-
-
-@dataclass(frozen=True)
-class Spec:
-    """One line of the registry: who builds a network, and the sizes its paper had."""
-
-    name: str
-    build: Callable[..., tuple[str, ...]]
-    in_channels: int
-    image_size: int
-    source: str
-    num_classes: int = 10
-    options: Mapping[str, object] = field(default_factory=dict)
-    any_size: bool = False
-
-
-_NIN = "Lin et al. 2014"
-_MAXOUT = "Goodfellow et al. 2013"
-_POOLING = "Zeiler & Fergus 2013"
-_DROPCONNECT = "Wan et al. 2013"
-_TREE = "Srivastava & Salakhutdinov 2013"
-_LENET = "LeNet, Caffe's sizes"
-_FAST = "after Page 2018, cifar10-airbench"
-
-_SPECS = {
-    spec.name: spec
-    for spec in (
-        Spec("cnn", conventional.cnn, 1, 28, _LENET, options=conventional.CNN_OPTIONS),
-        Spec("dropconnect-cifar10", dropconnect.dropconnect_cifar, 3, 24, _DROPCONNECT, options=dropconnect.OPTIONS),
-        Spec("dropconnect-svhn", dropconnect.dropconnect_svhn, 3, 28, _DROPCONNECT, options=dropconnect.OPTIONS),
-        Spec("fast", fast.fast, 3, 32, _FAST, options=fast.OPTIONS, any_size=True),
-        Spec("maxout-cifar10", maxout.maxout_cifar, 3, 32, _MAXOUT),
-        Spec("maxout-mnist", maxout.maxout_mnist, 1, 28, _MAXOUT),
-        Spec("maxout-svhn", maxout.maxout_svhn, 3, 32, _MAXOUT),
-        Spec("nin-cifar10", nin.nin_cifar, 3, 32, _NIN, options=nin.OPTIONS, any_size=True),
-        Spec("nin-cifar100", nin.nin_cifar, 3, 32, _NIN, num_classes=100, options=nin.OPTIONS, any_size=True),
-        Spec("nin-mnist", nin.nin_mnist, 1, 28, _NIN, options=nin.OPTIONS, any_size=True),
-        Spec("nin-svhn", nin.nin_svhn, 3, 32, _NIN, options=nin.OPTIONS, any_size=True),
-        Spec("stochastic-pooling-cifar10", stochastic_pooling.stochastic_pooling, 3, 32, _POOLING),
-        Spec("stochastic-pooling-mnist", stochastic_pooling.stochastic_pooling, 1, 28, _POOLING),
-        Spec("stochastic-pooling-svhn", stochastic_pooling.stochastic_pooling_svhn, 3, 32, _POOLING),
-        Spec("tree-cifar100", conventional.tree_cifar100, 3, 32, _TREE, num_classes=100),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -73,11 +28,13 @@ class NetworkDescription:
     image_size: int
     minimum_image_size: int
     options: dict[str, object]
+    note: str
+    """What a reader of a table should know: sizes that were chosen, figures that are votes."""
 
 
 def list_networks() -> list[str]:
     """Return the names that ``create_network`` knows, sorted."""
-    return sorted(_SPECS)
+    return sorted(SPECS)
 
 
 def create_network(
@@ -130,13 +87,15 @@ def describe(name: str, **sizes_and_options: Any) -> NetworkDescription:
         image_size=network.image_size,
         minimum_image_size=network.minimum_image_size,
         options={**spec.options, **{key: sizes_and_options[key] for key in spec.options if key in sizes_and_options}},
+        note=spec.note,
     )
 
 
 def _spec(name: str) -> Spec:
-    if name not in _SPECS:
-        raise NetworkError(f"no network is called {name!r}; {nearest(str(name), list_networks(), most=len(_SPECS))}")
-    return _SPECS[name]
+    if not isinstance(name, str) or name not in SPECS:
+        near = nearest(str(name).lower().replace("_", "-"), list_networks(), most=len(SPECS))
+        raise NetworkError(f"no network is called {name!r}; {near}")
+    return SPECS[name]
 
 
 def _known(spec: Spec, options: dict[str, Any]) -> dict[str, Any]:
@@ -150,11 +109,17 @@ def _known(spec: Spec, options: dict[str, Any]) -> dict[str, Any]:
 
 def _minimum(spec: Spec, options: dict[str, Any]) -> int:
     """The smallest image the rows can be built for. Tried, on no memory, rather than derived: one truth, the table."""
-    with torch.device("meta"):
-        for size in counting(1):
-            try:
-                spec.build(Table(spec.in_channels, size), spec.num_classes, **options)
-            except MapVanishedError:
-                continue
-            return size
-    raise AssertionError("unreachable")
+    enough = 1
+    while not _fits(spec, options, enough):
+        enough *= 2
+    sizes = range(enough // 2 + 1, enough + 1)
+    return sizes[bisect_left(sizes, True, key=lambda size: _fits(spec, options, size))]
+
+
+def _fits(spec: Spec, options: dict[str, Any], size: int) -> bool:
+    try:
+        with torch.device("meta"):
+            spec.build(Table(spec.in_channels, size), spec.num_classes, **options)
+    except MapVanishedError:
+        return False
+    return True

@@ -143,6 +143,9 @@ class Network(nn.Module):
 
     def _check(self, images: Tensor) -> None:
         """Refuse images that the layers were not built for, in the user's words, not in those of a matrix product."""
+        if not isinstance(images, Tensor) or not images.is_floating_point():
+            kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
+            raise NetworkError(f"{self.name} got images of {kind}; expected a tensor of floats, such as images / 255")
         if images.dim() != 4:
             raise NetworkError(
                 f"{self.name} got a tensor of shape {tuple(images.shape)}; expected a batch of images [B, "

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deepsup.errors import NetworkError
 from deepsup.networks.checks import choice, count, probability
 
-# How many floats the largest temporary may have (16 MB): masks are applied to so many examples at a time.
+# How many floats a temporary may have (16 MB); masks are applied to as many examples at a time as fit, or to one.
 _CHUNK = 1 << 22
 
 
@@ -19,14 +20,14 @@ class DropConnectLinear(nn.Module):
     """r = a((M * W) v + m * b), M and m drawn anew for every example; a is ``activation`` (``None``: identity).
 
     ``keep`` is the paper's p: the probability that a weight *stays* (nn.Dropout's p is the other one). Training
-    does not rescale. In evaluation ``inference`` chooses between the two rules of the paper:
+    does not rescale. In evaluation ``inference`` chooses between two rules:
 
     - ``"mean"``: a(p (W v + b)), deterministic, and the default of the NYU code;
     - ``"gaussian"``: u ~ N(p (W v + b), p (1 - p) (W^2 v^2 + b^2)), a(u) averaged over ``samples`` draws (the
       paper's Z = 1000). Masked biases have a variance too; the NYU code leaves b^2 out, the formula of the paper
       writes no bias at all. Chosen: the moments of the masks that training draws.
 
-    A training step holds B * I * O bytes of masks and, at a time, some 16 MB of floats.
+    A training step holds B * I * O bytes of masks; its float temporaries have 16 MB each, or those of one example.
     """
 
     def __init__(
@@ -53,6 +54,10 @@ class DropConnectLinear(nn.Module):
 
     def forward(self, v: Tensor) -> Tensor:
         """[B, I] -> [B, O]."""
+        if v.dim() != 2 or v.shape[1] != self.weight.shape[1]:
+            raise NetworkError(
+                f"DropConnectLinear got a tensor of shape {tuple(v.shape)}; expected [B, {self.weight.shape[1]}]"
+            )
         if not self.training and self.inference == "gaussian":
             return self._sampled(v)
         u = self._masked(v) if self.training else F.linear(v, self.weight, self.bias) * self.keep

@@ -17,7 +17,8 @@ from deepsup.networks.layers.memory_format import keep_format
 class LocallyConnected2d(nn.Module):
     """cuda-convnet's ``local`` layer: its own filter and bias at every place of the output map, stride 1.
 
-    ``size`` is the side of the (square) input map. ``weight`` is [L, C*k*k, O], ``bias`` [L, O].
+    ``size`` is the side of the (square) input map. ``weight`` is [L, C*k*k, O], ``bias`` [L*O]: flat, as it is usual to
+    spare one-dimensional parameters from weight decay.
     """
 
     def __init__(self, in_channels: int, out_channels: int, size: int, kernel_size: int, padding: int = 0) -> None:
@@ -33,9 +34,9 @@ class LocallyConnected2d(nn.Module):
                 f"{self.size + 2 * self.padding} wide; expected maps at least as wide as the kernel"
             )
         places, fan_in = self.out_size**2, self.in_channels * self.kernel_size**2
-        out = count("out_channels of LocallyConnected2d", out_channels)
-        self.weight = nn.Parameter(torch.empty(places, fan_in, out))
-        self.bias = nn.Parameter(torch.empty(places, out))
+        self.out_channels = count("out_channels of LocallyConnected2d", out_channels)
+        self.weight = nn.Parameter(torch.empty(places, fan_in, self.out_channels))
+        self.bias = nn.Parameter(torch.empty(places * self.out_channels))
         bound = 1 / math.sqrt(fan_in)  # what nn.Conv2d does by default
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
@@ -48,13 +49,14 @@ class LocallyConnected2d(nn.Module):
                 f"{(self.in_channels, self.size, self.size)}, and its filters belong to places"
             )
         patches = F.unfold(x, self.kernel_size, padding=self.padding)  # [B, C*k*k, L]
-        out = torch.baddbmm(self.bias.unsqueeze(1), patches.permute(2, 0, 1), self.weight)  # [L, B, O]
+        bias = self.bias.view(-1, 1, self.out_channels)  # [L, 1, O]
+        out = torch.baddbmm(bias, patches.permute(2, 0, 1), self.weight)  # [L, B, O]
         maps = out.view(self.out_size, self.out_size, *out.shape[1:]).permute(2, 3, 0, 1)
         return keep_format(maps, x)
 
     def extra_repr(self) -> str:
         """The settings, for ``print(network)``."""
         return (
-            f"{self.in_channels}, {self.bias.shape[1]}, size={self.size}, kernel_size={self.kernel_size}, "
+            f"{self.in_channels}, {self.out_channels}, size={self.size}, kernel_size={self.kernel_size}, "
             f"padding={self.padding}"
         )

@@ -38,6 +38,12 @@ class StochasticPool2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C, H', W']."""
+        smallest = self.kernel_size - self.stride + 1
+        if x.dim() != 4 or min(x.shape[2:]) < smallest:
+            raise NetworkError(
+                f"StochasticPool2d got a tensor of shape {tuple(x.shape)}; "
+                f"expected [B, C, H, W] with H and W of at least {smallest}"
+            )
         active = x.clamp(min=0)
         if not self.training:
             return self._expected(active)
@@ -77,7 +83,7 @@ class StochasticPool2d(nn.Module):
 
     def _overhang(self, side: int) -> int:
         """By how many cells the last window sticks out."""
-        windows = max(math.ceil((side - self.kernel_size) / self.stride) + 1, 1)
+        windows = math.ceil((side - self.kernel_size) / self.stride) + 1
         return (windows - 1) * self.stride + self.kernel_size - side
 
     def extra_repr(self) -> str:

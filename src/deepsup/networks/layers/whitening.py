@@ -40,20 +40,35 @@ class WhiteningConv2d(nn.Module):
         ``eps`` is added to the eigenvalues, lest noise in directions without variance be blown up.
         """
         number("eps of WhiteningConv2d.fit", eps, least=0)
+        if not isinstance(images, Tensor):
+            raise NetworkError(f"WhiteningConv2d.fit got images of {type(images).__name__}; expected a tensor")
         if images.dim() != 4 or images.shape[1] != self.in_channels or min(images.shape[2:]) < self.kernel_size:
             raise NetworkError(
                 f"WhiteningConv2d.fit got images of shape {tuple(images.shape)}; "
                 f"expected [B, {self.in_channels}, H, W] with H and W of at least {self.kernel_size}"
             )
-        patches = F.unfold(images.double(), self.kernel_size).transpose(1, 2).flatten(0, 1)  # [B*L, C*k*k]
-        if len(patches) < 2 or not patches.isfinite().all():
-            raise NetworkError(
-                f"WhiteningConv2d.fit got {len(images)} images with {len(patches)} patches; expected at least two "
-                "patches, all of finite numbers"
-            )
-        eigenvalues, eigenvectors = torch.linalg.eigh(patches.T.cov())
+        eigenvalues, eigenvectors = torch.linalg.eigh(self._covariance(images))
         scale = (eigenvalues.clamp(min=0) + eps).rsqrt()
         self.weight.copy_(self._with_negatives((eigenvectors * scale).T.flip(0)))  # the largest variance first
+
+    def _covariance(self, images: Tensor) -> Tensor:
+        """The covariance [C*k*k, C*k*k] of all patches, summed up over a few images at a time to save memory."""
+        size = self.out_channels // 2
+        number_of, total = 0, images.new_zeros(size, dtype=torch.double)
+        products = images.new_zeros(size, size, dtype=torch.double)
+        for some in torch.split(images, 500):
+            patches = F.unfold(some.double(), self.kernel_size).transpose(1, 2).flatten(0, 1)  # [b*L, C*k*k]
+            number_of, total, products = (
+                number_of + len(patches),
+                total + patches.sum(0),
+                products + patches.T @ patches,
+            )
+        if number_of < 2 or not products.isfinite().all():
+            raise NetworkError(
+                f"WhiteningConv2d.fit got {len(images)} images with {number_of} patches; expected at least two "
+                "patches, all of finite numbers"
+            )
+        return (products - total.outer(total) / number_of) / (number_of - 1)
 
     def _with_negatives(self, basis: Tensor) -> Tensor:
         """[C*k*k, C*k*k], a filter a row -> [2*C*k*k, C, k, k]."""

@@ -1,0 +1,96 @@
+"""The names of all networks -> who builds them, the sizes of their papers, and what a reader should know of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from deepsup.networks.conventional import CNN_OPTIONS, cnn, tree_cifar100
+from deepsup.networks.dropconnect import OPTIONS as DROPCONNECT_OPTIONS
+from deepsup.networks.dropconnect import dropconnect_cifar, dropconnect_svhn
+from deepsup.networks.fast import OPTIONS as FAST_OPTIONS
+from deepsup.networks.fast import fast
+from deepsup.networks.maxout import maxout_cifar, maxout_mnist, maxout_svhn
+from deepsup.networks.nin import OPTIONS as NIN_OPTIONS
+from deepsup.networks.nin import nin_cifar, nin_mnist, nin_svhn
+from deepsup.networks.stochastic_pooling import stochastic_pooling, stochastic_pooling_svhn
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One network: who adds its rows to a table and names its taps, and what is given unless a user says otherwise."""
+
+    name: str
+    build: Callable[..., tuple[str, ...]]
+    in_channels: int
+    image_size: int
+    source: str
+    note: str
+    num_classes: int = 10
+    options: Mapping[str, object] = field(default_factory=dict)
+    any_size: bool = False
+
+
+_nin = partial(
+    Spec,
+    source="Lin et al. 2014",
+    note="sizes published; without NIN's final ReLU, as DSN has it",
+    options=NIN_OPTIONS,
+    any_size=True,
+)
+_maxout = partial(Spec, source="Goodfellow et al. 2013", note="sizes published")
+_stochastic = partial(
+    Spec, source="Zeiler & Fergus 2013", note="sizes from memory; padding and response norm are chosen"
+)
+_dropconnect = partial(Spec, source="Wan et al. 2013", options=DROPCONNECT_OPTIONS)
+
+SPECS = {
+    spec.name: spec
+    for spec in (
+        Spec(
+            "cnn", cnn, 1, 28, "LeNet, sizes of Caffe's", options=CNN_OPTIONS, note="sizes chosen: the paper gives none"
+        ),
+        _dropconnect(
+            "dropconnect-cifar10",
+            dropconnect_cifar,
+            3,
+            24,
+            note="sizes published; the table's 9.32 % is a vote of 12 nets, one has 11.10 %",
+        ),
+        _dropconnect(
+            "dropconnect-svhn",
+            dropconnect_svhn,
+            3,
+            28,
+            note="sizes published; the table's 1.94 % is a vote of 5 nets, one has 2.23 %",
+        ),
+        Spec(
+            "fast",
+            fast,
+            3,
+            32,
+            "after Page 2018, cifar10-airbench",
+            note="not of the paper: a trunk for a CPU",
+            options=FAST_OPTIONS,
+            any_size=True,
+        ),
+        _maxout("maxout-cifar10", maxout_cifar, 3, 32),
+        _maxout("maxout-mnist", maxout_mnist, 1, 28),
+        _maxout("maxout-svhn", maxout_svhn, 3, 32),
+        _nin("nin-cifar10", nin_cifar, 3, 32),
+        _nin("nin-cifar100", nin_cifar, 3, 32, num_classes=100),
+        _nin("nin-mnist", nin_mnist, 1, 28),
+        _nin("nin-svhn", nin_svhn, 3, 32),
+        _stochastic("stochastic-pooling-cifar10", stochastic_pooling, 3, 32),
+        _stochastic("stochastic-pooling-mnist", stochastic_pooling, 1, 28),
+        _stochastic("stochastic-pooling-svhn", stochastic_pooling_svhn, 3, 32),
+        Spec(
+            "tree-cifar100",
+            tree_cifar100,
+            3,
+            32,
+            "Srivastava & Salakhutdinov 2013",
+            note="sizes from memory; the table's 36.85 % has a learned tree, TreePrior takes a given one",
+            num_classes=100,
+        ),
+    )
+}

@@ -1,0 +1,45 @@
+"""docs/networks.md is true: its table is what ``describe`` says, and its code runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from deepsup.networks import describe, list_networks
+from deepsup.networks.catalogue import SPECS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
+
+
+def test_the_table_is_what_describe_says() -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("| `")
+    ]
+    table = {row[0].strip("`"): row[1:] for row in rows if row[0].strip("`") in SPECS and len(row) == 7}
+    assert sorted(table) == list_networks()
+    for name, cells in table.items():
+        d = describe(name)
+        assert cells == [
+            f"{d.in_channels}x{d.image_size}x{d.image_size} -> {d.num_classes}",
+            str(d.minimum_image_size),
+            f"{d.parameters:,}",
+            f"{d.multiply_adds:,}",
+            ", ".join(d.taps),
+            d.source,
+        ]
+
+
+def test_every_option_is_explained() -> None:
+    for name in list_networks():
+        for option in describe(name).options:
+            assert f"| `{option}=" in PAGE, f"{option} of {name}"
+
+
+# torch 2.13's exporter still asks a question of its own pytree that it has deprecated
+@pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning")
+def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(block, names)
+    assert (tmp_path / "cnn.onnx").exists()
