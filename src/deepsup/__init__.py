@@ -8,12 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from deepsup.config import Config as Config
     from deepsup.data import load_data as load_data
     from deepsup.errors import DeepsupError as DeepsupError
+    from deepsup.experiment import train as train
     from deepsup.networks import create_network as create_network
     from deepsup.networks import list_networks as list_networks
     from deepsup.objective import Loss as Loss
     from deepsup.objective import Objective as Objective
+    from deepsup.record import Run as Run
     from deepsup.supervision import Companion as Companion
     from deepsup.supervision import DeeplySupervised as DeeplySupervised
     from deepsup.supervision import DeepOutput as DeepOutput
@@ -21,15 +24,18 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Companion": "supervision",
+    "Config": "config",
     "DeepOutput": "supervision",
     "DeeplySupervised": "supervision",
     "DeepsupError": "errors",
     "Loss": "objective",
     "Objective": "objective",
+    "Run": "record",
     "create_network": "networks",
     "list_networks": "networks",
     "load_data": "data",
     "supervise": "supervision",
+    "train": "experiment",
 }
 
 __all__ = sorted(_HOME)

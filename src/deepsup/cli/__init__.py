@@ -1,6 +1,8 @@
 """The command ``deepsup``: each module holds verbs, ``app`` what they share."""
 
-from deepsup.cli import data, networks, runs
+from deepsup.cli import data as data
+from deepsup.cli import networks as networks
+from deepsup.cli import runs as runs
 from deepsup.cli.app import main
 
-__all__ = ["data", "main", "networks", "runs"]
+__all__ = ["main"]
