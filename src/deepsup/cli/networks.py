@@ -30,4 +30,6 @@ def networks(json: bool = False) -> None:
         for each in described
     ]
     text = table(["name", "input", "classes", "parameters", "multiply-adds", "taps", "source"], rows)
+    notes = [f"{each.name}: {each.note}" for each in described if each.note]
+    text = "\n".join([text, "", *notes])
     show({"networks": [dataclasses.asdict(each) for each in described]}, text, json)

@@ -33,9 +33,7 @@ def draw_methods(comparison: Mapping[str, Any], folder: Path) -> Path:
     config, seeds = comparison["config"], len(comparison["seeds"])
     images = f"{config['train_size']} images of " if config["train_size"] else ""
     axes.set_title(f"{config['network']} on {images}{Path(config['data']).name}, {seeds} seeds", fontsize=11)
-    axes.text(
-        0.99, 0.01, "mean and deviation; dots: seeds", transform=axes.transAxes, ha="right", color="0.35", fontsize=8
-    )
+    axes.set_xlabel("mean and deviation over seeds; dots are the seeds", color="0.35", fontsize=9)
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / "methods.svg")
     figure.savefig(folder / "methods.png", dpi=150)

@@ -35,7 +35,7 @@ def group_of(config: Config, net: DeeplySupervised, name: str, parameter: nn.Par
     published = net.trunk.published[layer]
     if published.decay is not None and parameter.ndim > 1:
         decay = published.decay
-    return published.rate if parameter.ndim > 1 else published.bias_rate, decay, False
+    return published.bias_rate if inside.endswith("bias") else published.rate, decay, False
 
 
 def phases_by_epoch(config: Config) -> Iterator[tuple[int, Phase, int]]:
