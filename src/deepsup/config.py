@@ -105,7 +105,7 @@ class Config:
     select: str = knob("last", "keep the weights of the last epoch or of the best validation error", among="last best")
     checkpoint_minutes: float = knob(2.0, "save at the first step after so many minutes", least=0)
     checkpoint_steps: int | None = knob(None, "save every so many steps", least=1)
-    tensorboard: bool = knob(False, "write TensorBoard events too (needs the package tensorboard)")
+    tensorboard: bool = knob(True, "write TensorBoard events, where the package tensorboard is installed")
     keep: int = knob(2, "how many of the last checkpoints to keep", least=1)
 
     def __post_init__(self) -> None:

@@ -23,4 +23,4 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small(digits: Path) -> Config:
     """A run of 24 steps with dropout, companions and shuffling."""
-    return Config(data=str(digits), epochs=3, batch_size=30, lr=0.01, checkpoint_steps=3)
+    return Config(data=str(digits), epochs=3, batch_size=30, lr=0.01, checkpoint_steps=3, tensorboard=False)

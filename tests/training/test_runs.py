@@ -79,6 +79,31 @@ def test_two_runs_with_one_seed_are_the_same_to_the_bit(small: Config, whole: Ru
     assert not torch.equal(weights(other)["net.trunk.conv1.weight"], weights(whole)["net.trunk.conv1.weight"])
 
 
+def test_tensorboard_events(small: Config, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = train(dataclasses.replace(small, tensorboard=True), tmp_path / "run")
+    events = EventAccumulator(str(run.folder)).Reload()
+    seen = [event.value for event in events.Scalars("companion_errors/conv1")]
+    assert seen == pytest.approx([record["companion_errors"]["conv1"] for record in run.metrics])
+
+
+def test_a_stall_divides_the_rate(small: Config, tmp_path: Path) -> None:
+    """The rule by hand: after every ``patience`` epochs without a better validation error, divide by the factor."""
+    config = dataclasses.replace(
+        small, anneal="stall", patience=2, validation=40, anneal_factor=2.0, epochs=10, lr=1e-5, test=False
+    )
+    records = train(config, tmp_path / "run").metrics
+    best, since, rate = float("inf"), 0, 1e-5
+    for record in records:
+        assert record["lr"] == pytest.approx(rate)
+        since = 0 if record["validation_error"] < best else since + 1
+        best = min(best, record["validation_error"])
+        if since and since % 2 == 0:
+            rate /= 2
+    assert rate < 1e-5  # at so low a rate it has stalled
+
+
 class Crash(Watch):
     """Ends the training at a step, as a crash would."""
 

@@ -57,7 +57,7 @@ def compare(
     if seeds < 1 or jobs < 1 or not rates:
         raise ConfigError(f"seeds={seeds}, jobs={jobs}, rates={tuple(rates)}; expected at least one of each")
     folder = Path(out)
-    config = dataclasses.replace(config, validation=0, select="last", device=config.device)
+    config = dataclasses.replace(config, validation=0, select="last", tensorboard=False)
     searches = list(search_jobs(config, folder, rates))
     total = len(searches) + len(METHODS) * seeds
     with pool(jobs) as run_all:

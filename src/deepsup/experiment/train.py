@@ -1,6 +1,7 @@
 """A config -> a run: trained, recorded, and gone on with wherever it was stopped."""
 
 import dataclasses
+import importlib.util
 import os
 import signal
 import time
@@ -226,10 +227,11 @@ class Experiment:
     @contextmanager
     def events(self) -> Iterator[Any]:
         """Give a function that writes an epoch's numbers as TensorBoard events, or one that does nothing."""
-        if not self.config.tensorboard or not self.processes.first:
+        writing = self.config.tensorboard and self.processes.first and importlib.util.find_spec("tensorboard")
+        if not writing:
             yield lambda _: None
             return
-        from torch.utils.tensorboard import SummaryWriter
+        from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is used
 
         with SummaryWriter(str(self.run.folder), purge_step=self.training.epoch) as writer:
             yield lambda record: write_events(writer, record)

@@ -37,8 +37,8 @@ def evaluate(runs: Sequence[Run], data: str | os.PathLike[str] | None = None) ->
         "companions": measured[0].companion_errors if len(runs) == 1 else {},
         "runs": {str(run.folder): each.error for run, each in zip(runs, measured, strict=True)},
         "images": len(labels),
-        "epochs": [Run(run.folder).result["epochs"] for run in runs if run.finished],
-        "seconds": sum(run.result["seconds"] for run in runs if run.finished),
+        "epochs": max(run.result["epochs"] for run in runs),
+        "seconds": sum(run.result["seconds"] for run in runs),
     }
 
 
