@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from nets import CLASSES, ConvNet, images, labels, mlp
@@ -206,6 +207,13 @@ def test_a_callable_loss_may_give_one_value_a_sample_or_their_mean() -> None:
     torch.testing.assert_close(Objective(net, F.cross_entropy)(out, y).total, expected)
     each = Objective(net, lambda s, t: F.cross_entropy(s, t, reduction="none"))(out, y).total
     torch.testing.assert_close(each, expected)
+
+
+def test_numbers_of_any_kind_will_do() -> None:
+    net = small_net()
+    kinds = (0.5, np.float32(0.5), np.float64(0.5), torch.tensor(0.5))
+    totals = {run(net, alpha=n, gamma=n, balance=n)[0].total.item() for n in kinds}
+    assert len(totals) == 1
 
 
 def test_a_weight_of_2_is_a_sample_given_twice() -> None:

@@ -9,6 +9,7 @@ B batch, K classes, m a companion. L and l are means over the batch; the gate [.
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import torch
@@ -197,6 +198,8 @@ def per_tap(what: str, given: Any, taps: tuple[str, ...]) -> dict[str, Any]:
 
 def at_least_0(what: str, number: Any) -> float:
     """Return a setting as a float, or refuse it."""
-    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
+    if isinstance(number, Tensor) and number.ndim == 0:
+        number = number.item()
+    if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number) or number < 0:
         raise ObjectiveError(f"{what} is {number!r}; expected a number of at least 0")
     return float(number)
