@@ -10,6 +10,10 @@ for _name in ("nms", "qnms"):
     _torchvision_operators.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
+# The nets here are small: a second thread gains little, and waits for the first at every layer when the machine is busy.
+torch.set_num_threads(1)
+
+
 @pytest.fixture(autouse=True)
 def seed() -> int:
     """Every test starts from the same random state; returns the seed for those that make generators of their own."""
