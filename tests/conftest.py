@@ -10,7 +10,7 @@ for _name in ("nms", "qnms"):
     _torchvision_operators.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
 
-# The nets here are small: a second thread gains little, and waits for the first at every layer when the machine is busy.
+# The nets here are small: a second thread gains little, and on a busy machine the first waits for it at every layer.
 torch.set_num_threads(1)
 
 

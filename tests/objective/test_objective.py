@@ -209,6 +209,41 @@ def test_a_callable_loss_may_give_one_value_a_sample_or_their_mean() -> None:
     torch.testing.assert_close(each, expected)
 
 
+@pytest.mark.parametrize("settings", [{"alpha": 0}, {"alpha": 1, "schedule": "linear"}])
+def test_nothing_is_nothing_also_when_it_overflows(settings: dict[str, Any]) -> None:
+    net = small_net()
+    x, y = batch()
+    out = net(x.float().double())
+    huge = {name: 1e30 * scores.float() for name, scores in out.companions.items()}
+    loss = Objective(net, norms=False, **settings)(DeepOutput(out.scores, huge), y, progress=1.0)
+    assert not loss.companion_losses["conv1"].isfinite()
+    assert loss.total == loss.output
+    loss.total.backward()
+    assert all(p.grad.isfinite().all() for p in net.parameters() if p.grad is not None)
+
+
+def test_a_parametrized_output_layer_counts_with_its_weight() -> None:
+    model = ConvNet()
+    nn.utils.parametrizations.weight_norm(model.fc)
+    net = supervise(model, at=[], num_classes=CLASSES, example=images(1))
+    x, y = images(), labels()
+    loss = Objective(net)(net.eval()(x), y)
+    expected = model.fc.weight.square().sum() + model.fc.bias.square().sum() + loss.output_loss
+    torch.testing.assert_close(loss.output, expected)
+
+
+def test_progress_does_not_change_the_precision() -> None:
+    net = bare_net()
+    net = supervise(net.strip(), at=["conv1"], num_classes=CLASSES, example=images(1))
+    for progress in (0.5, np.float32(0.5), torch.tensor(0.5, dtype=torch.float64)):
+        total = Objective(net, schedule="linear")(net(images()), labels(), progress=progress).total
+        assert total.dtype == torch.float32
+        assert total.shape == ()
+    for bad in (None, "0.5", torch.tensor([0.5])):
+        with pytest.raises(DeepsupError, match="expected a fraction of training"):
+            Objective(net)(net(images()), labels(), progress=bad)
+
+
 def test_numbers_of_any_kind_will_do() -> None:
     net = small_net()
     kinds = (0.5, np.float32(0.5), np.float64(0.5), torch.tensor(0.5))
@@ -258,6 +293,10 @@ def test_half_precision_scores_are_summed_in_single() -> None:
 SCORES = torch.zeros(4, CLASSES)
 
 
+def bare_net() -> DeeplySupervised:
+    return supervise(ConvNet(), at=[], num_classes=CLASSES, example=images(1))
+
+
 @pytest.mark.parametrize(
     ("y", "message"),
     [
@@ -271,14 +310,14 @@ SCORES = torch.zeros(4, CLASSES)
     ],
 )
 def test_bad_labels(y: Any, message: str) -> None:
-    net = small_net()
+    net = bare_net()
     with pytest.raises(DeepsupError, match=message):
         Objective(net)(DeepOutput(SCORES, {}), y)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.int32, torch.int64])
 def test_any_whole_type_of_labels_will_do(dtype: torch.dtype) -> None:
-    net = small_net()
+    net = bare_net()
     assert Objective(net, norms=False)(DeepOutput(SCORES, {}), labels().to(dtype)).total == CLASSES - 1
 
 
@@ -321,8 +360,10 @@ def test_other_bad_input() -> None:
         Objective(ConvNet())
     with pytest.raises(DeepsupError, match="output is a Tensor; expected what the supervised net returns"):
         Objective(net)(out.scores, y)  # type: ignore[arg-type]
-    with pytest.raises(DeepsupError, match="companion at 'conv9', the objective was made for conv1, conv2"):
+    with pytest.raises(DeepsupError, match=r"has companions at \['conv9'\], the objective is for \['conv1', 'conv2'\]"):
         Objective(net)(DeepOutput(out.scores, {"conv9": out.scores}), y)
+    with pytest.raises(DeepsupError, match=r"has companions at \[\], the objective is for"):
+        Objective(net)(DeepOutput(out.scores, {}), y)  # a stripped net does not train on in silence
     with pytest.raises(DeepsupError, match="the batch is empty"):
         Objective(net)(DeepOutput(torch.zeros(0, CLASSES), {}), torch.zeros(0, dtype=torch.long))
     with pytest.raises(DeepsupError, match=r"weights are \[2\]; expected one number a sample: \[6\]"):

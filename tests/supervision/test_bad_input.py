@@ -6,6 +6,7 @@ import pytest
 import torch
 from nets import CLASSES, ConvNet, images, labels
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from deepsup import Companion, DeepsupError, Objective, supervise
 
@@ -167,3 +168,56 @@ def test_a_model_that_fails_leaves_no_activations_behind() -> None:
     with pytest.raises(RuntimeError):
         net(torch.randn(4, 2, 8))
     assert net._taps["conv1"]._caught == []
+
+
+def test_a_bad_first_batch_is_forgotten() -> None:
+    """Without an example: a batch that the model cannot run on leaves the net as it was."""
+    model = ConvNet()
+    net = supervise(model, at=["conv1"], num_classes=CLASSES)
+    with pytest.raises(DeepsupError, match="ConvNet fails on the example"):
+        net(torch.randn(4, 7, 8, 8))
+    assert net(images()).companions["conv1"].shape == (4, CLASSES)
+
+
+def test_a_tap_that_cannot_be_is_refused_again_and_again() -> None:
+    net = supervise(Awkward(), at=["twice"], num_classes=CLASSES)
+    for _ in range(2):
+        with pytest.raises(DeepsupError, match="layer 'twice' is called 2 times"):
+            net(torch.randn(4, 6))
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.body, self.fc, self.reentrant = nn.Linear(6, 6), nn.Linear(6, CLASSES), reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = checkpoint(lambda given: self.body(given).relu(), x, use_reentrant=self.reentrant)
+        scores: Tensor = self.fc(z)
+        return scores
+
+
+def test_activation_checkpoints() -> None:
+    x = torch.randn(4, 6, requires_grad=True)
+    net = supervise(Checkpointed(reentrant=False), at=["body"], num_classes=CLASSES, example=x)
+    net(x).companions["body"].sum().backward()
+    assert net.trunk.body.weight.grad is not None
+    net = supervise(Checkpointed(reentrant=True), at=["body"], num_classes=CLASSES, example=x)
+    with pytest.raises(DeepsupError, match=r"layer 'body' has no gradient .*use_reentrant=False"):
+        net(x)
+    for p in net.trunk.parameters():
+        p.requires_grad_(False)
+    net(x.detach())  # a frozen trunk is meant to have none
+
+
+def test_sized_in_inference_mode_and_trained_afterwards() -> None:
+    net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES)
+    with torch.inference_mode():
+        net(images())
+    Objective(net)(net(images()), labels()).total.backward()
+
+
+@pytest.mark.parametrize("at", [None, 3])
+def test_taps_that_are_no_names(at: Any) -> None:
+    with pytest.raises(DeepsupError, match=f"at={at}; expected layer names"):
+        supervise(ConvNet(), at=at, num_classes=CLASSES)

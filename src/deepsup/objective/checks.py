@@ -42,10 +42,10 @@ def check_labels(labels: Tensor, scores: Tensor) -> None:
         )
     if len(labels) == 0:
         raise ObjectiveError("the batch is empty; expected at least one sample; skip empty batches")
-    classes = scores.shape[1]
-    if values_known(labels) and not 0 <= labels.min() <= labels.max() < classes:
+    classes, numbers = scores.shape[1], labels.long()
+    if values_known(labels) and not 0 <= numbers.min() <= numbers.max() < classes:
         raise ObjectiveError(
-            f"labels run from {int(labels.min())} to {int(labels.max())}; expected 0 to {classes - 1} for {classes} "
+            f"labels run from {int(numbers.min())} to {int(numbers.max())}; expected 0 to {classes - 1} for {classes} "
             f"classes; number the classes from 0, or pass their number as num_classes"
         )
 

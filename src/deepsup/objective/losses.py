@@ -70,6 +70,6 @@ def find_loss(loss: str | LossFunction) -> LossFunction:
     """Return the loss of that name, or the callable itself."""
     if callable(loss):
         return loss
-    if loss not in LOSSES:
+    if not isinstance(loss, str) or loss not in LOSSES:
         raise ObjectiveError(f"loss={loss!r} is not known; {nearest(str(loss), LOSSES)}, or give a callable")
     return LOSSES[loss]

@@ -21,7 +21,7 @@ from deepsup.objective.losses import LossFunction, find_loss
 from deepsup.objective.schedules import Number, Schedule, factor_at, find_schedule
 from deepsup.supervision import DeeplySupervised, DeepOutput
 
-# Where the paper and its authors' code differ (docs/modes.md has the whole table).
+# Where the paper and its authors' code differ (docs/supervision.md has the whole table).
 PAPER: dict[str, Any] = {"loss": "squared_hinge", "norms": True, "schedule": "paper"}
 CAFFE: dict[str, Any] = {"loss": "squared_hinge_ovr", "norms": False, "schedule": "cut:0.25"}
 
@@ -110,38 +110,41 @@ class Objective:
             for name, scores in output.companions.items()
         }
         p = self.margin_and_loss(self.net.output_layer if self.norms else None, output_loss)
+        count = torch.as_tensor(len(labels), device=p.device) if weights is None else weights.sum()
         brackets = {
             name: self.margin_and_loss(self.net.head(name).classifier, loss) - self.gamma[name]
             for name, loss in losses.items()
         }
-        above = dict(zip(brackets, above_0(list(brackets.values())), strict=True))
-        alpha = {name: self.alpha[name] * factor for name in brackets}
-        # multiplied by zero, never skipped: every parameter keeps a gradient (of 0), as DDP demands
-        q = {name: alpha[name] * (above[name] * bracket) for name, bracket in brackets.items()}
+        above = dict(zip(brackets, above_0(list(brackets.values()), count), strict=True))
+        alpha = {name: self.alpha[name] * as_like(factor, p) for name in brackets}
+        active = {name: alpha[name] * above[name] > 0 for name in brackets}
+        # put to zero, never skipped: every parameter keeps a gradient (of 0), as DDP demands
+        q = {name: alpha[name] * torch.where(active[name], b, torch.zeros_like(b)) for name, b in brackets.items()}
         return Loss(
             total=p + sum(q.values()),
             output=p,
             companions=q,
-            active={name: alpha[name] * above[name] > 0 for name in q},
+            active=active,
             output_loss=output_loss.detach(),
             companion_losses={name: loss.detach() for name, loss in losses.items()},
         )
 
-    def margin_and_loss(self, classifier: nn.Module | None, loss: Tensor) -> Tensor:
+    def margin_and_loss(self, classifier: Any, loss: Tensor) -> Tensor:
         """Return |w|^2 + C l, or C l alone where the |w|^2 terms are left out."""
         weighed = self.balance * loss
         if not self.norms or classifier is None:
             return weighed
-        return sum((w.square().sum() for w in classifier.parameters()), weighed)
+        # by name, not by parameters(): under a parametrization these are other numbers
+        weights: list[Tensor] = [classifier.weight] + ([] if classifier.bias is None else [classifier.bias])
+        return sum((w.square().sum() for w in weights), weighed)
 
     def check_taps(self, output: DeepOutput) -> None:
-        """Refuse the output of another net."""
-        for name in output.companions:
-            if name not in self.alpha:
-                raise ObjectiveError(
-                    f"the output has a companion at {name!r}, the objective was made for {', '.join(self.alpha)}; "
-                    f"expected the output of the same net; make an Objective for each net"
-                )
+        """Refuse the output of another net, or of one that was stripped."""
+        if output.companions.keys() != self.alpha.keys():
+            raise ObjectiveError(
+                f"the output has companions at {list(output.companions)}, the objective is for {list(self.alpha)}; "
+                f"expected the output of the same net; make an Objective for each net"
+            )
 
 
 def mean_loss(loss: LossFunction, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
@@ -157,11 +160,19 @@ def mean_loss(loss: LossFunction, scores: Tensor, labels: Tensor, weights: Tenso
     return each.mean() if weights is None else (weights * each).sum() / weights.sum()
 
 
-def above_0(brackets: list[Tensor]) -> list[Tensor]:
-    """Whether each bracket of the batch is above zero; in distributed training the batch is that of all processes."""
+def as_like(factor: Number, like: Tensor) -> Number:
+    """Return a factor in the precision of the loss, so that it does not change it."""
+    return factor.to(like) if isinstance(factor, Tensor) else factor
+
+
+def above_0(brackets: list[Tensor], count: Tensor) -> list[Tensor]:
+    """Whether each bracket of the batch is above zero; in distributed training the batch is that of all processes.
+
+    ``count`` is what this process's share of the batch counts.
+    """
     if not brackets:
         return []
-    value = torch.stack([bracket.detach() for bracket in brackets])
+    value = torch.stack([bracket.detach() for bracket in brackets]) * count
     if torch.is_grad_enabled() and distributed.is_available() and distributed.is_initialized():
         distributed.all_reduce(value)  # the sign of the sum is the sign of the mean
     return list((value > 0).unbind())

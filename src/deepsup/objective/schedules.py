@@ -10,6 +10,7 @@ Progress may be a number or, where a compiled step must not be compiled again as
 
 import math
 from collections.abc import Callable
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -62,17 +63,20 @@ def find_schedule(schedule: str | Schedule) -> Schedule:
 
 def factor_at(schedule: Schedule, progress: Number) -> Number:
     """Return the schedule's factor, both it and the progress checked (their values not inside a compiled step)."""
-    if not holds(progress, lambda p: 0 <= p <= 1):
-        raise ObjectiveError(
-            f"progress={float(progress)}; expected a fraction of training within 0 and 1, e.g. epoch/N"
-        )
+    if not is_number(progress) or not holds(progress, lambda p: 0 <= p <= 1):
+        raise ObjectiveError(f"progress={progress!r}; expected a fraction of training within 0 and 1, e.g. epoch/N")
     factor = schedule(progress)
-    if not isinstance(factor, int | float | Tensor) or not holds(factor, lambda f: math.isfinite(f) and f >= 0):
+    if not is_number(factor) or not holds(factor, lambda f: math.isfinite(f) and f >= 0):
         raise ObjectiveError(
             f"the schedule gives {factor!r} at progress {float(progress)}; expected a number of at least 0; mend the "
             f"schedule"
         )
     return factor
+
+
+def is_number(given: object) -> bool:
+    """Whether something is one number: Python's, numpy's, or a tensor without dimensions."""
+    return given.ndim == 0 if isinstance(given, Tensor) else isinstance(given, Real | torch.SymFloat)
 
 
 def holds(number: Number, law: Callable[[float], bool]) -> bool:

@@ -4,6 +4,7 @@ B batch, K classes.
 """
 
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
@@ -43,6 +44,7 @@ class DeeplySupervised(nn.Module):
             self.heads.add_module(key(name), Head(name, companion, num_classes).to(like.device, like.dtype))
         self._output_layer: str | None = None
         self._sized = False
+        self._refused = ""  # why the taps cannot be, once that was found out on a first forward
         self._taps = {name: Tap(name) for name in companions}
         self._handles = [trunk.get_submodule(name).register_forward_hook(tap) for name, tap in self._taps.items()]
 
@@ -71,6 +73,8 @@ class DeeplySupervised(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> DeepOutput:
         """Run the model; return its scores [B,K] and each companion's [B,K]."""
+        if self._refused:
+            raise SupervisionError(self._refused)
         if not self._sized:
             self.size(args, kwargs)
         for tap in self._taps.values():
@@ -81,25 +85,41 @@ class DeeplySupervised(nn.Module):
             caught = {name: tap.disarm() for name, tap in self._taps.items()}
         scores = scores_of(output, self.trunk, self.num_classes)
         features = {name: tap.check(caught[name], scores.shape[0]) for name, tap in self._taps.items()}
+        for name in features:
+            self.check_gradient(name, features[name])
         return DeepOutput(scores, {name: self.head(name)(features[name]) for name in features})
 
     @torch.compiler.disable  # type: ignore[untyped-decorator] # torch leaves it untyped
     def size(self, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         """Run the model once on a batch, check every tap, and give the companions their widths.
 
-        Whatever is wrong, the model is left as it was given.
+        A batch that the model cannot run on changes nothing. A tap that cannot be is final: the model is left as it was
+        given, and the net says why whenever it is called.
         """
-        try:
+        with torch.inference_mode(False):  # else the companions' weights could never be trained
             seen = trace(self.trunk, args, kwargs or {}, self.num_classes)
-            for name, tap in self._taps.items():
-                call = checked_call(name, self.trunk, seen)
-                tap.clone = call.changed_in_place
+            try:
+                calls = {name: checked_call(name, self.trunk, seen) for name in self._taps}
+            except SupervisionError as error:
+                self._refused = str(error)
+                self.strip()
+                raise
+            for name, call in calls.items():
+                self._taps[name].clone = call.changed_in_place
                 self.head(name).size(call.output)
-        except BaseException:
-            self.strip()
-            raise
         self._output_layer = last_scoring_layer(seen, self.num_classes)
         self._sized = True
+
+    def check_gradient(self, name: str, features: Tensor) -> None:
+        """Refuse features that are cut off from the layer that made them: its companion could not train it."""
+        if torch.compiler.is_compiling() or features.requires_grad or not torch.is_grad_enabled():
+            return
+        if any(parameter.requires_grad for parameter in self.trunk.get_submodule(name).parameters()):
+            raise SupervisionError(
+                f"the output of layer {name!r} has no gradient although the layer is trained (it runs without one, "
+                f"e.g. inside a reentrant checkpoint); expected a gradient; use checkpoint(..., use_reentrant=False) "
+                f"or tap a layer outside"
+            )
 
     def strip(self) -> nn.Module:
         """Take the companions off and return the model as it was given: same object, trained weights, no hook left.
@@ -144,9 +164,13 @@ def supervise(
                 "name the layers"
             )
         at = choose_taps(model, trace(model, *as_call(example), num_classes))
-    net = DeeplySupervised(model, named_companions(model, at, companion), num_classes)
+    net = DeeplySupervised(model, named_companions(model, at, companion), int(num_classes))
     if example is not None:
-        net.size(*as_call(example))
+        try:
+            net.size(*as_call(example))
+        except BaseException:
+            net.strip()
+            raise
     return net
 
 
@@ -175,7 +199,7 @@ def check_model(model: nn.Module, num_classes: int) -> None:
             f"model is a {type(model).__name__}; expected the model inside it; supervise first, then compile or "
             f"distribute the supervised net"
         )
-    if not isinstance(num_classes, int) or isinstance(num_classes, bool) or num_classes < 1:
+    if not isinstance(num_classes, Integral) or isinstance(num_classes, bool) or num_classes < 1:
         raise SupervisionError(f"num_classes={num_classes!r}; expected a whole number of at least 1")
 
 
@@ -183,6 +207,8 @@ def named_companions(
     model: nn.Module, at: str | Iterable[str] | Mapping[str, Companion], companion: Companion
 ) -> dict[str, Companion]:
     """Return tap name -> companion, every name a layer of the model."""
+    if not isinstance(at, Iterable):
+        raise SupervisionError(f"at={at!r}; expected layer names, 'auto', or a mapping from names to companions")
     if not isinstance(at, Mapping):
         names = [at] if isinstance(at, str) else list(at)
         repeated = sorted({name for name in names if names.count(name) > 1})
@@ -212,8 +238,10 @@ def checked_call(name: str, trunk: nn.Module, seen: Trace) -> Call:
 
 
 def last_scoring_layer(seen: Trace, num_classes: int) -> str | None:
-    """Return the name of the last layer called that maps features to K scores."""
+    """Return the name of the last layer called that has weights, if it maps features to K scores."""
     for call in reversed(seen.calls):
-        if isinstance(call.layer, SCORING_LAYERS) and call.layer.weight.shape[0] == num_classes:
-            return call.name
+        if isinstance(call.layer, SCORING_LAYERS):
+            return call.name if call.layer.weight.shape[0] == num_classes else None
+        if any(True for _ in call.layer.parameters(recurse=False)):
+            return None
     return None

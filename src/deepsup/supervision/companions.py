@@ -6,6 +6,7 @@ B batch, C channels, H W height and width, N tokens, D features, K classes.
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -35,7 +36,7 @@ class Companion:
     init: Literal["torch", "caffe"] = "torch"
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.pool, int) and not isinstance(self.pool, bool)
+        whole = isinstance(self.pool, Integral) and not isinstance(self.pool, bool)
         if self.pool not in ("none", "avg", "max") and not (whole and int(self.pool) > 0):
             raise SupervisionError(
                 f"pool={self.pool!r} is not a way to pool; expected 'none', 'avg', 'max' or a size such as 4"
@@ -44,7 +45,7 @@ class Companion:
             object.__setattr__(self, "hidden", tuple(self.hidden))
         except TypeError:
             raise SupervisionError(f"hidden={self.hidden!r}; expected a tuple of widths such as (128,)") from None
-        if not all(isinstance(width, int) and width > 0 for width in self.hidden):
+        if not all(isinstance(width, Integral) and width > 0 and width is not True for width in self.hidden):
             raise SupervisionError(f"hidden={self.hidden!r}; expected widths of at least 1 such as (128,)")
         if self.init not in ("torch", "caffe"):
             raise SupervisionError(f"init={self.init!r}; {nearest(str(self.init), ['torch', 'caffe'])}")
@@ -104,6 +105,8 @@ class Head(nn.Module):
                 f"was built for {expected}; expected images of the same size as before; use a pooled companion, "
                 f"Companion(pool='avg'), for changing sizes"
             )
+        if not torch.is_autocast_enabled(vectors.device.type):
+            vectors = vectors.to(self.first.weight.dtype)  # a model may cast inside
         scores: Tensor = self.classifier(self.hidden(vectors))
         return scores
 
