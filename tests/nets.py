@@ -1,5 +1,7 @@
 """Small nets that the tests supervise: one with maps, one with tokens, one with vectors."""
 
+from types import SimpleNamespace
+
 import torch
 from torch import Tensor, nn
 
@@ -51,3 +53,18 @@ def images(batch: int = 4, dtype: torch.dtype = torch.float32) -> Tensor:
 
 def labels(batch: int = 4) -> Tensor:
     return torch.arange(batch) % CLASSES
+
+
+class LogitsNet(nn.Module):
+    """Returns its scores as the field of an object, as transformers do."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.conv1, self.fc = nn.Conv2d(1, 2, 3, stride=3), nn.Linear(162, num_classes)
+
+    def forward(self, images: Tensor) -> SimpleNamespace:
+        return SimpleNamespace(logits=self.fc(self.conv1(images).relu().flatten(1)))
+
+
+def logits_net(num_classes: int) -> LogitsNet:
+    return LogitsNet(num_classes)

@@ -132,7 +132,7 @@ def test_interrupted(monkeypatch, capsys):
 SLEEPER = """
 import sys, time
 import deepsup.cli, deepsup.data
-deepsup.data.get = lambda *_: (print("on", flush=True), time.sleep(30))
+deepsup.data.get = lambda *_: (print("on", file=sys.stderr, flush=True), time.sleep(30))
 sys.exit(deepsup.cli.main(["data", "get", "mnist"]))
 """
 
@@ -142,11 +142,26 @@ def test_ctrl_c_in_a_process():
     process = subprocess.Popen(
         [sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "on\n"
+    assert process.stderr is not None
+    assert process.stderr.readline() == "on\n"
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, "deepsup: interrupted\n")
+
+
+def test_standard_output_is_for_answers(monkeypatch, capsys):
+    app = app_module.SubcommandApp()
+    monkeypatch.setattr(app_module, "_app", app)
+
+    @app_module.verb("chat")
+    def chat() -> None:
+        print("what a user's own network prints")  # noqa: T201
+        app_module.show({"a": 1}, "", json=True)
+
+    assert main(["chat"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == '{"a": 1}\n'
+    assert captured.err == "what a user's own network prints\n"
 
 
 def test_a_reader_that_leaves():

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ def knob(default: Any, doc: str, *, least: float | None = None, most: float | No
     checks = {"doc": doc, "least": least, "most": most, "among": among.split()}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=checks)
+    if default is dataclasses.MISSING:
+        return field(metadata=checks)
     return field(default=default, metadata=checks)
 
 
@@ -27,21 +30,18 @@ def knob(default: Any, doc: str, *, least: float | None = None, most: float | No
 class Phase:
     """A stretch of training: so many epochs at its own learning rate, with the companions on or off."""
 
-    epochs: int
-    lr: float
-    companions: bool = True
-    """Whether the companions take part."""
-    only: str | None = None
-    """Greedy layer-wise training: this tap's companion and the layers below it alone; everything else stands still."""
-    reset_momentum: bool = False
-    anneal_at: tuple[int, ...] = ()
-    """Epochs of this phase at whose start the rate is divided by ``anneal_factor``."""
-    anneal_factor: float = 20.0
+    epochs: int = knob(dataclasses.MISSING, "passes over the training images", least=1)
+    lr: float = knob(dataclasses.MISSING, "learning rate", least=0)
+    companions: bool = knob(True, "whether the companions take part")
+    only: str | None = knob(None, "greedy layer-wise training: this tap's companion and the layers below it alone")
+    reset_momentum: bool = knob(False, "begin with no momentum")
+    anneal_at: tuple[int, ...] = knob((), "epochs of this phase at whose start lr is divided", least=0)
+    anneal_factor: float = knob(20.0, "what lr is divided by", least=1)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "anneal_at", tuple(self.anneal_at))
-        if not isinstance(self.epochs, int) or self.epochs < 1 or not self.lr >= 0:
-            raise ConfigError(f"phase {dataclasses.asdict(self)}; expected epochs of 1 or more and an lr of 0 or more")
+        coerce(self)
+        if self.only is not None and not self.companions:
+            raise ConfigError(f"a phase trains only {self.only!r} with companions off; expected them on")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Config:
     ema: float = knob(0.0, "average weights with this decay and evaluate those; 0 is off", least=0, most=1)
     phases: tuple[Phase, ...] = knob((), "stretches of training with their own lr; they replace epochs and lr")
     # the run
-    seed: int = knob(0, "of everything random", least=0)
+    seed: int = knob(0, "of everything random", least=0, most=2**32 - 2)
     device: str = knob("cpu", "cpu, cuda or cuda:N")
     amp: bool = knob(False, "mixed precision (bfloat16)")
     compile: bool = knob(False, "torch.compile the net")
@@ -109,13 +109,14 @@ class Config:
     keep: int = knob(2, "how many of the last checkpoints to keep", least=1)
 
     def __post_init__(self) -> None:
-        for knob_ in fields(self):
-            object.__setattr__(self, knob_.name, coerced(knob_, getattr(self, knob_.name)))
+        coerce(self)
         if (self.anneal == "stall" or self.select == "best") and not self.validation:
             raise ConfigError(
                 f"anneal={self.anneal} select={self.select} without validation images; expected some to judge by; "
                 f"set validation, e.g. --validation 100"
             )
+        if self.nesterov and not self.momentum:
+            raise ConfigError(f"nesterov with momentum={self.momentum:g}; expected a momentum above 0")
         if self.label_smoothing and "softmax" not in (self.loss, self.companion_loss):
             raise ConfigError(f"label_smoothing={self.label_smoothing} with loss={self.loss}; expected loss=softmax")
 
@@ -171,10 +172,18 @@ def plain_types(value: Any) -> Any:
     return [plain_types(each) for each in value] if isinstance(value, list | tuple) else value
 
 
+def coerce(settings: Config | Phase) -> None:
+    """Put every value into its knob's own type, or refuse it."""
+    for knob_ in fields(settings):
+        object.__setattr__(settings, knob_.name, coerced(knob_, getattr(settings, knob_.name)))
+
+
 def coerced(knob_: dataclasses.Field[Any], value: Any) -> Any:
     """Return a value in the knob's own type, or refuse it in the words the user typed."""
     name, kind = knob_.name, str(knob_.type)
     if name == "phases":
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"phases={value!r}; expected a list of phases, each with epochs and lr")
         return tuple(phase if isinstance(phase, Phase) else as_phase(phase) for phase in value)
     if value is None and kind.endswith("None"):
         return None
@@ -189,6 +198,9 @@ def checked(knob_: dataclasses.Field[Any], value: Any, kind: str) -> Any:
     name, meta = knob_.name, knob_.metadata
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
+    if kind == "float" and isinstance(value, str):
+        with suppress(ValueError):
+            value = float(value)  # YAML reads 1e-3 as a word
     if kind == "str" and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)  # YAML reads pool: 4 as a number
     if type(value).__name__ != kind:
@@ -212,7 +224,6 @@ def as_phase(given: Any) -> Phase:
     for key in given:
         if key not in known:
             raise ConfigError(f"a phase has no key {key!r}; {nearest(str(key), known)}")
-    try:
-        return Phase(**given)
-    except TypeError as error:
-        raise ConfigError(f"phase {dict(given)}; expected at least epochs and lr") from error
+    if not {"epochs", "lr"} <= given.keys():
+        raise ConfigError(f"phase {dict(given)}; expected at least epochs and lr")
+    return Phase(**given)

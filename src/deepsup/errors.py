@@ -49,6 +49,10 @@ class TrainingError(DeepsupError, RuntimeError):
     """A training that cannot start or cannot go on."""
 
 
+class DivergedError(TrainingError):
+    """A training whose numbers have left all bounds."""
+
+
 def nearest(given: str, known: Iterable[str], most: int = 8) -> str:
     """Return the tail of a message about an unknown name: the nearest names, or the first few there are.
 

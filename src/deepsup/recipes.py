@@ -23,10 +23,14 @@ def quick() -> Config:
 
 
 def paper(data: str, network: str, epochs: int, normalize: str, augment: str = "none") -> Config:
-    """DSN-SVM in paper mode. Chosen: lr, weight decay, C = 10, alpha 0.3 with the paper's decay, when to anneal."""
+    """DSN-SVM in paper mode: companions behind the pooling of each hidden block.
+
+    Chosen: lr, weight decay, C = 10, alpha 0.3 with the paper's decay, the companions' own rate, when to anneal.
+    """
     return Config(
         data=data, network=network, normalize=normalize, augment=augment, epochs=epochs, batch_size=128, momentum=0.9,
-        lr=0.005, weight_decay=5e-4, anneal="epochs", anneal_at=(epochs // 2, 3 * epochs // 4), anneal_factor=20,
+        lr=0.001, weight_decay=5e-4, taps=("pool1", "pool2"), anneal="epochs", anneal_factor=20,
+        anneal_at=(epochs // 2, 3 * epochs // 4),
         loss="squared_hinge", norms=True, balance=10, alpha=(0.3,), schedule="paper", head_lr=0.01,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -41,19 +41,19 @@ class Run:
     @property
     def config(self) -> Config:
         """Every knob of the run."""
-        if not self.exists:
+        if not (self.folder / "config.yaml").is_file():
             raise RunError(f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made")
         return Config.from_yaml(self.folder / "config.yaml")
 
     @property
     def exists(self) -> bool:
-        """Whether the folder holds a run."""
-        return (self.folder / "config.yaml").is_file()
+        """Whether the folder holds a run, or what is left of one."""
+        return (self.folder / "config.yaml").is_file() or any(self.checkpoints.glob("step-*.pt"))
 
     @property
     def finished(self) -> bool:
         """Whether the run has come to its end."""
-        return (self.folder / "result.json").is_file()
+        return (self.folder / "result.json").is_file() and self.model.is_file()
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -69,16 +69,18 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """One record an epoch, in order; a line that was cut off by a crash is left out."""
+        """One record an epoch, in order; a line that is damaged, as a crash can leave one, is left out."""
         path = self.folder / "metrics.jsonl"
         if not path.is_file():
             return []
         records = []
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in path.read_bytes().splitlines():
             try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict) and "epoch" in record:
+                records.append(record)
         return records
 
     @property
@@ -93,7 +95,8 @@ class Run:
 
     def create(self, config: Config, environment: dict[str, Any]) -> None:
         """Make the folder with its config and environment."""
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        with disk_errors_named(self.folder):
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.write_json("environment.json", environment)
         write_whole(self.folder / "config.yaml", config.to_yaml().encode())
 
@@ -103,7 +106,8 @@ class Run:
 
     def add_metrics(self, record: dict[str, Any]) -> None:
         """Add the record of one epoch."""
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        path = self.folder / "metrics.jsonl"
+        with disk_errors_named(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -126,17 +130,26 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Give a temporary path to write to; afterwards the file is at ``path``, whole and on disk, or not at all."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        yield part
-        sync(part)
-        part.replace(path)
-        sync(path.parent)
+        with disk_errors_named(path):
+            yield part
+            sync(part)
+            part.replace(path)
+            sync(path.parent)
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def disk_errors_named(path: Path) -> Iterator[None]:
+    """Turn what the disk refuses into one line that says what to do."""
+    try:
+        yield
     except OSError as error:
         raise RunError(
             f"cannot write {path}: {error.strerror or error}; what was there before is untouched; free some space or "
             f"check the folder's permissions, then go on with --resume"
         ) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -205,9 +205,8 @@ def test_activation_checkpoints() -> None:
     net = supervise(Checkpointed(reentrant=True), at=["body"], num_classes=CLASSES, example=x)
     with pytest.raises(DeepsupError, match=r"layer 'body' has no gradient .*use_reentrant=False"):
         net(x)
-    for p in net.trunk.parameters():
-        p.requires_grad_(False)
-    net(x.detach())  # a frozen trunk is meant to have none
+    frozen = supervise(ConvNet().requires_grad_(False), at=["conv1"], num_classes=CLASSES, example=images(1))
+    frozen(images())  # it is meant to have none
 
 
 def test_sized_in_inference_mode_and_trained_afterwards() -> None:

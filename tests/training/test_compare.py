@@ -1,13 +1,14 @@
 """The four methods side by side: the right runs, chosen on validation, the right statistics, and a figure."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
 
 from deepsup.cli import main
-from deepsup.config import Config
+from deepsup.config import Config, Phase
 from deepsup.errors import ConfigError, TrainingError
 from deepsup.experiment import compare
 from deepsup.experiment.compare import METHODS, paired
@@ -28,7 +29,7 @@ def answer(digits: Path, folder: Path) -> dict[str, object]:
 def test_the_four_methods_with_their_errors(answer: dict[str, dict], folder: Path) -> None:
     assert list(answer["methods"]) == ["CNN-Softmax", "DSN-Softmax", "CNN-SVM", "DSN-SVM"]
     for method, each in answer["methods"].items():
-        runs = [Run(folder / f"{method.lower()}-seed{seed}") for seed in (0, 1)]
+        runs = [Run(folder / f"{method.lower()}-lr{each['lr']:g}-seed{seed}") for seed in (0, 1)]
         assert each["errors"] == [run.result["error"] for run in runs]
         assert each["mean"] == pytest.approx(mean(each["errors"]))
         assert each["deviation"] == pytest.approx(stdev(each["errors"]))
@@ -59,7 +60,7 @@ def test_rates_are_chosen_on_validation_and_the_test_set_is_not_read(answer: dic
 
 def test_a_comparison_goes_on_where_it_was_stopped(answer: dict[str, dict], folder: Path, digits: Path) -> None:
     times = {path: path.stat().st_mtime_ns for path in folder.rglob("result.json")}
-    lost = folder / "dsn-svm-seed1" / "result.json"
+    (lost,) = folder.glob("dsn-svm-lr*-seed1/result.json")
     lost.unlink()
     again = compare(Config.from_dict(answer["config"]), folder, seeds=2, rates=(0.003, 0.01))
     assert again["methods"] == answer["methods"]
@@ -96,4 +97,12 @@ def test_what_cannot_be_compared(digits: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="seeds=0"):
         compare(config, tmp_path, seeds=0)
     with pytest.raises(TrainingError, match="diverges at every rate tried"):
-        compare(config, tmp_path, seeds=1, rates=(1e9,))
+        compare(config, tmp_path / "a", seeds=1, rates=(1e9,))
+    with pytest.raises(ConfigError, match="expected learning rates above 0"):
+        compare(config, tmp_path, rates=(0.1, 0.0))
+    with pytest.raises(ConfigError, match="compare chooses one learning rate"):
+        compare(replace(config, phases=(Phase(1, 0.1),)), tmp_path)
+    with pytest.raises(TrainingError, match="batch_size=240 with 192 training images"):  # a mistake is no divergence
+        compare(replace(config, batch_size=240), tmp_path / "b", rates=(0.1,))
+    with pytest.raises(TrainingError, match="finds no CUDA"):
+        compare(replace(config, device="cuda"), tmp_path / "c")

@@ -25,7 +25,7 @@ def test_scalars_and_numbers_of_the_other_kind_are_taken() -> None:
     assert config.gamma == (0.0, 1.0)
     assert config.taps == ("conv1",)
     assert (config.pool, config.lr, config.hidden) == ("4", 1.0, (8,))
-    assert hash(config.alpha)
+    assert Config.from_dict({"lr": "1e-3"}).lr == 0.001  # as YAML reads it
 
 
 def test_the_plan() -> None:
@@ -54,7 +54,13 @@ def test_the_plan() -> None:
         ({"label_smoothing": 0.1}, r"label_smoothing=0\.1 with loss=squared_hinge"),
         ({"phases": [{"epochs": 1}]}, r"expected at least epochs and lr"),
         ({"phases": [{"epochs": 1, "lr": 1, "lrr": 2}]}, r"a phase has no key 'lrr'; did you mean 'lr'"),
-        ({"phases": [{"epochs": 0, "lr": 1}]}, r"expected epochs of 1 or more"),
+        ({"phases": [{"epochs": 0, "lr": 1}]}, r"epochs=0; expected a number of at least 1"),
+        ({"phases": 5}, r"phases=5; expected a list of phases"),
+        ({"phases": [{"epochs": 1, "lr": 1, "companions": "no"}]}, r"companions='no'; expected bool"),
+        ({"phases": [{"epochs": 1, "lr": 1, "anneal_factor": 0}]}, r"anneal_factor=0\.0"),
+        ({"phases": [{"epochs": 1, "lr": 1, "only": "a", "companions": False}]}, r"only 'a' with companions off"),
+        ({"nesterov": True, "momentum": 0}, r"nesterov with momentum=0"),
+        ({"seed": 2**40}, r"seed=1099511627776; expected a number of at least 0 and at most"),
         ({"phases": [3]}, r"a phase is 3; expected keys and values"),
     ],
 )

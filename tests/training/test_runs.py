@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -328,8 +329,52 @@ def test_a_folder_that_holds_a_run(small: Config, whole: Run, tmp_path: Path) ->
     other = dataclasses.replace(small, lr=0.02, epochs=9)
     with pytest.raises(RunError, match=r"begun with another config \(epochs 3 -> 9, lr 0\.01 -> 0\.02\)"):
         train(other, whole.folder, resume=True)
+    (whole.folder / "config.yaml").rename(whole.folder / "lost.yaml")  # what is left is a run still
+    with pytest.raises(RunError, match="already holds a run"):
+        train(other, whole.folder)
+    (whole.folder / "lost.yaml").rename(whole.folder / "config.yaml")
     before = (whole.folder / "result.json").read_text()
     assert train(None, whole.folder, resume=True).result == json.loads(before)  # it has ended: nothing to do
+
+
+def test_a_limit_is_a_stop_like_any_other(small: Config, whole: Run, tmp_path: Path) -> None:
+    for steps in (5, 8, 9, 20, None):
+        run = train(dataclasses.replace(small, limit_steps=steps), tmp_path / "run", resume=True)
+        assert run.result["steps"] == (steps or 24)
+        assert run.result["limited"] is (steps is not None)
+    assert_same(run, whole)
+
+
+def test_it_goes_on_with_the_same_data_only(small: Config, digits: Path, tmp_path: Path) -> None:
+    held = np.load(digits)
+    arrays = {name: held[name] for name in held.files}
+    np.savez(tmp_path / "mine.npz", **arrays)
+    config = dataclasses.replace(small, data=str(tmp_path / "mine.npz"), limit_steps=4)
+    train(config, tmp_path / "run")
+    arrays["y_train"] = arrays["y_train"][::-1]
+    np.savez(tmp_path / "mine.npz", **arrays)
+    with pytest.raises(RunError, match="was begun with other training images or classes"):
+        train(dataclasses.replace(config, limit_steps=None), tmp_path / "run", resume=True)
+
+
+def test_a_model_that_is_lost_is_made_again(small: Config, whole: Run) -> None:
+    expected = weights(whole)
+    whole.model.unlink()
+    again = weights(train(small, whole.folder, resume=True))
+    assert all(torch.equal(again[name], expected[name]) for name in expected)
+
+
+def test_a_folder_that_cannot_be_made(small: Config, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunError, match=r"cannot write .*/file"):
+        train(small, tmp_path / "file")
+
+
+def test_models_with_logits_and_a_phase_without_companions(small: Config, tmp_path: Path) -> None:
+    config = dataclasses.replace(
+        small, network="nets:logits_net", taps=("conv1",), phases=VARIANTS["phases"]["phases"][2:]
+    )
+    assert train(config, tmp_path / "run").finished
 
 
 def test_runs_and_data_that_do_not_fit(whole: Run, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TextIO
 
 from tyro.conf import FlagCreatePairsOff
 from tyro.extras import SubcommandApp
@@ -25,6 +25,7 @@ from deepsup.errors import DeepsupError
 
 _GROUPS = {"data": "What data sets are known; fetch one; verify one."}
 
+_standard_output: list[TextIO] = []
 _app = SubcommandApp()
 _groups = {name: SubcommandApp() for name in _GROUPS}
 for _name, _help in _GROUPS.items():
@@ -49,8 +50,20 @@ def verb(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 def show(figures: dict[str, Any], text: str, json: bool) -> None:
     """Print the answer of a verb: one JSON object, or the text for people."""
-    sys.stdout.write((json_format.dumps(figures) if json else text.rstrip()) + "\n")
-    sys.stdout.flush()
+    out = _standard_output[-1] if _standard_output else sys.stdout
+    out.write((json_format.dumps(figures) if json else text.rstrip()) + "\n")
+    out.flush()
+
+
+@contextlib.contextmanager
+def _answers_only() -> Iterator[None]:
+    """Leave standard output to answers: whatever else is printed, by a user's own network too, goes to errors."""
+    _standard_output.append(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _standard_output.pop()
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -100,7 +113,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        _parse(sys.argv[1:] if arguments is None else arguments)()
+        call = _parse(sys.argv[1:] if arguments is None else arguments)
+        with _answers_only():
+            call()
     except DeepsupError as error:
         sys.stderr.write(f"deepsup: {' '.join(str(error).split())}\n")
         return 2

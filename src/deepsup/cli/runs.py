@@ -53,7 +53,10 @@ def _option(word: str) -> tuple[str, Any]:
     key, equals, value = word.partition("=")
     if not equals:
         raise ConfigError(f"network_options {word!r}; expected key=value, e.g. drop=0.3")
-    return key, yaml.safe_load(value)
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"network_options {word!r}: its value is not YAML; expected e.g. drop=0.3") from error
 
 
 def _config(recipe: str | None, file: Path | None, knobs: Any, default: Config) -> Config:

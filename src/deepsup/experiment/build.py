@@ -4,6 +4,7 @@ C channels, H height, W width.
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,8 +31,8 @@ def build_data(config: Config) -> Dataset:
         data = Dataset(data.name, data.classes, small, data.test, data.validation, notes=data.notes)
     if config.batch_size > len(data.train):
         raise TrainingError(
-            f"batch_size={config.batch_size} with {len(data.train)} training images; expected at most that many; lower "
-            f"batch_size"
+            f"batch_size={config.batch_size} with {len(data.train)} training images; expected at most that many; give "
+            f"--batch-size {len(data.train)} or less"
         )
     return data
 
@@ -75,9 +76,12 @@ def own_network(config: Config, classes: int) -> nn.Module:
     except DeepsupError:
         raise
     except Exception as error:
+        call = ", ".join(
+            f"{key}={value!r}" for key, value in {"num_classes": classes, **config.network_options}.items()
+        )
         raise ConfigError(
             f"network={config.network} gives no net ({type(error).__name__}: {error}); expected "
-            f"package.module:factory, a callable that takes num_classes={classes} and {config.network_options}"
+            f"package.module:factory, a callable that takes {call}"
         ) from error
     finally:
         sys.path.pop(0)
@@ -101,6 +105,11 @@ def device_of(config: Config) -> torch.device:
         device = torch.device(config.device)
     except RuntimeError as error:
         raise ConfigError(f"device={config.device!r}; expected cpu, cuda or cuda:N") from error
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device={config.device!r}; expected cpu, cuda or cuda:N")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise TrainingError(f"device={config.device}, but torch finds no CUDA here; use --device cpu")
+    if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))  # torchrun: a GPU for each process
+        torch.cuda.set_device(device)
     return device

@@ -2,8 +2,12 @@
 
 import dataclasses
 import json
+import logging
 import multiprocessing
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -14,7 +18,8 @@ import torch
 
 from deepsup.config import Config
 from deepsup.data import load_data
-from deepsup.errors import ConfigError, TrainingError
+from deepsup.errors import ConfigError, DivergedError, TrainingError
+from deepsup.experiment.build import device_of
 from deepsup.experiment.train import train
 from deepsup.record import write_whole
 
@@ -54,17 +59,25 @@ def compare(
     jobs: processes to train in at a time. A comparison that was stopped goes on with the runs that are missing.
     watch: called with what has ended, how many have, and how many there are.
     """
-    if seeds < 1 or jobs < 1 or not rates:
-        raise ConfigError(f"seeds={seeds}, jobs={jobs}, rates={tuple(rates)}; expected at least one of each")
+    if seeds < 1 or jobs < 1:
+        raise ConfigError(f"seeds={seeds}, jobs={jobs}; expected at least 1 of each")
+    if not rates or min(rates) <= 0:
+        raise ConfigError(f"rates={tuple(rates)}; expected learning rates above 0")
+    if config.phases or config.anneal == "stall" or config.select == "best":
+        raise ConfigError(
+            f"compare chooses one learning rate a method and then trains on all images; phases, "
+            f"anneal={config.anneal} or select={config.select} do not go with that; expected anneal epochs or triangle"
+        )
+    device_of(config)
     folder = Path(out)
-    config = dataclasses.replace(config, validation=0, select="last", tensorboard=False)
+    config = dataclasses.replace(config, validation=0, test=True, tensorboard=False)
     searches = list(search_jobs(config, folder, rates))
     total = len(searches) + len(METHODS) * seeds
     with pool(jobs) as run_all:
         chosen = choose(searches, run_all(searches, lambda job, done: watch(described(job), done, total)))
         finals = [
             Job(method, for_method(dataclasses.replace(config, lr=lr, seed=config.seed + s), method),
-                folder / f"{method.lower()}-seed{config.seed + s}")
+                folder / f"{method.lower()}-lr{lr:g}-seed{config.seed + s}")
             for method, lr in chosen.items() for s in range(seeds)
         ]  # fmt: skip
         results = run_all(finals, lambda job, done: watch(described(job), len(searches) + done, total))
@@ -155,7 +168,8 @@ def paired(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
 
 def described(job: Job) -> str:
     """Say what a job is in a few words."""
-    return f"{job.method}, lr {job.config.lr:g}, seed {job.config.seed}"
+    stage = "" if job.config.test else "choosing the rate: "
+    return f"{stage}{job.method}, lr {job.config.lr:g}, seed {job.config.seed}"
 
 
 class pool:  # noqa: N801 - used like a function
@@ -168,7 +182,12 @@ class pool:  # noqa: N801 - used like a function
 
     def __enter__(self) -> Callable[[Sequence[Job], Callable[[Job, int], None]], list[dict[str, Any]]]:
         if self.jobs > 1:
-            self.executor = ProcessPoolExecutor(self.jobs, mp_context=multiprocessing.get_context("spawn"))
+            self.executor = ProcessPoolExecutor(
+                self.jobs,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=leave_with,
+                initargs=(os.getpid(),),
+            )
         return self.run_all
 
     def __exit__(self, *_: object) -> None:
@@ -190,13 +209,28 @@ class pool:  # noqa: N801 - used like a function
         return [future.result() for future in futures]
 
 
+def leave_with(parent: int) -> None:
+    """End this process when its parent has gone; a Ctrl-C is the parent's to answer."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def run_job(job: Job, threads: int) -> dict[str, Any]:
     """Train one run, or go on with it; a divergence is a result too."""
-    before = torch.get_num_threads()
+    before, logger = torch.get_num_threads(), logging.getLogger("deepsup")
     torch.set_num_threads(threads)
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # notes on the data were told when the comparison looked at them
     try:
         return train(job.config, job.folder, resume=True).result
-    except TrainingError as error:
+    except DivergedError as error:
         return {"failed": str(error), "validation_error": 101.0}
     finally:
         torch.set_num_threads(before)
+        logger.setLevel(level)

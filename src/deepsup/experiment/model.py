@@ -71,5 +71,11 @@ def restored(about: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
     normalize = Normalizer.from_state({"steps": about["steps"], "arrays": arrays})
     with torch.random.fork_rng(devices=[]):
         net = build_net(config, len(classes), shape)
-    net.load_state_dict({name.removeprefix("net."): t for name, t in tensors.items() if name.startswith("net.")})
+    try:
+        net.load_state_dict({name.removeprefix("net."): t for name, t in tensors.items() if name.startswith("net.")})
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise RunError(
+            f"the model's weights do not fit its network ({reason}); has the network changed since?"
+        ) from error
     return Model(net.eval(), normalize, classes, shape, config)

@@ -3,18 +3,21 @@
 import dataclasses
 import importlib.util
 import os
+import random
 import signal
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from deepsup.config import Config
-from deepsup.data import Dataset, Part
+from deepsup.data import KNOWN, Dataset, Part
 from deepsup.errors import ConfigError, RunError, TrainingError, nearest
 from deepsup.evaluation import Measurement, measure
 from deepsup.experiment.build import build_data, build_net
@@ -59,8 +62,8 @@ def train(
     resume: go on where the run was stopped, or start it.
     """
     run = Run(out if out is not None else Path("runs") / default_name(config or Config()))
-    config = agreed_config(run, config, resume)
-    if run.finished:
+    config = agreed_config(run, None if config is None else with_whole_path(config), resume)
+    if run.finished and not (run.result.get("limited") and limit_of(config) > run.result["steps"]):
         return run
     with joined(config.device) as processes:
         Experiment(config, run, processes, watch or Watch()).go()
@@ -74,6 +77,18 @@ def default_name(config: Config) -> str:
     return "-".join(words).lower()
 
 
+def with_whole_path(config: Config) -> Config:
+    """Return the config with data of the user's own under their whole path: a run is read from other places too."""
+    if config.data in KNOWN or not Path(config.data).exists():
+        return config
+    return dataclasses.replace(config, data=str(Path(config.data).resolve()))
+
+
+def limit_of(config: Config) -> float:
+    """Return how many steps a run may take."""
+    return float("inf") if config.limit_steps is None else config.limit_steps
+
+
 def agreed_config(run: Run, config: Config | None, resume: bool) -> Config:
     """Return the config to train with; a run is gone on with under its own one."""
     if not run.exists:
@@ -83,14 +98,18 @@ def agreed_config(run: Run, config: Config | None, resume: bool) -> Config:
     held = run.config
     if config is None:
         return held
-    mine, theirs = config.to_dict(), held.to_dict()
-    other = [key for key in mine if key not in FREE and mine[key] != theirs[key]]
+    check_same(run, config.to_dict(), held.to_dict())
+    return config
+
+
+def check_same(run: Run, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Refuse to go on with a run under another config, naming what differs."""
+    other = [key for key in mine if key not in FREE and mine[key] != theirs.get(key)]
     if other:
-        told = ", ".join(f"{key} {theirs[key]!r} -> {mine[key]!r}" for key in other)
+        told = ", ".join(f"{key} {theirs.get(key)!r} -> {mine[key]!r}" for key in other)
         raise RunError(
             f"{run.folder} was begun with another config ({told}); go on with its own, or choose another --out"
         )
-    return config
 
 
 class Experiment:
@@ -100,12 +119,15 @@ class Experiment:
         self.config, self.run, self.processes, self.watch = config, run, processes, watch
         self.data = build_data(config)
         self.normalize = fit(config.normalize, self.data)
+        random.seed(config.seed)
+        np.random.seed(config.seed)  # noqa: NPY002 - a network of the user's own may draw from it
         torch.manual_seed(config.seed)
         net = build_net(config, len(self.data.classes), self.data.shape)
         if any(isinstance(layer, WhiteningConv2d) for layer in net.modules()):
             fit_whitening(net.trunk, self.normalize(to_tensor(self.data.train.images[:WHITENING_IMAGES])))
         torch.manual_seed(1_000_003 * (config.seed + 1) + processes.rank)  # each process its own dropout
         self.training = Training(config, net, train_batches(config, self.data, self.normalize, processes), processes)
+        self.data_digest = digest(self.data)
         self.seconds = 0.0
         self._saved_at, self._began = time.monotonic(), time.monotonic()
 
@@ -114,26 +136,43 @@ class Experiment:
         self.start()
         with stopped_by_signals() as stop, self.events() as events:
             for epoch in self.training.epochs(lambda: self.after_step(stop)):
-                record = dataclasses.asdict(epoch) | self.judged()
+                record = dataclasses.asdict(epoch) | self.judged(epoch.epoch)
                 if self.processes.first:
                     self.run.add_metrics(record)
                     events(record)
                 self.watch.epoch_ended(record)
                 self.after_step(stop)
+            self.save()  # what comes now takes time too, and must not cost the last epochs
         self.finish()
 
     def start(self) -> None:
         """Make the run folder, or restore the newest checkpoint in it."""
         held = checkpoint.all_steps(self.run.checkpoints)
         if held:
-            state = checkpoint.load(held[-1])
-            self.training.restore(state)
-            self.seconds = state["seconds"]
+            self.restore(held[-1])
         if self.processes.first:
             environment = environment_now() | {"threads": torch.get_num_threads(), "processes": self.processes.world}
             self.run.create(self.config, environment)
             self.run.keep_metrics(self.training.epoch)
         self.watch.started(self.training, self.run)
+
+    def restore(self, path: Path) -> None:
+        """Go back to a checkpoint of this config and these data."""
+        state = checkpoint.load(path)
+        try:
+            check_same(self.run, self.config.to_dict(), state["config"])
+            if state["data"] != self.data_digest:
+                raise RunError(
+                    f"{self.run.folder} was begun with other training images or classes than {self.config.data} "
+                    f"holds now; expected the same; bring them back, or choose another --out"
+                )
+            self.training.restore(state)
+            self.seconds = state["seconds"]
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            if isinstance(error, RunError):
+                raise
+            reason = " ".join(str(error).split())[:200]
+            raise RunError(f"{path} does not fit the run ({reason}); has the network changed since?") from error
 
     def after_step(self, stop: list[int]) -> None:
         """Save where it is time to; leave where a signal asked for it."""
@@ -160,6 +199,7 @@ class Experiment:
             "seconds": self.elapsed(),
             "classes": list(self.data.classes),
             "shape": list(self.data.shape),
+            "data": self.data_digest,
             "normalize": self.normalize.state(),
         }
         if self.processes.first:
@@ -167,16 +207,16 @@ class Experiment:
             checkpoint.keep_last(self.run.checkpoints, self.config.keep)
         self._saved_at = time.monotonic()
 
-    def judged(self) -> dict[str, Any]:
+    def judged(self, epoch: int) -> dict[str, Any]:
         """Return the validation error, and the test error where it is to be recorded; keep the best weights."""
         judged: dict[str, Any] = {}
         if self.data.validation is not None:
             errors = self.errors(self.data.validation)
             judged = {"validation_error": errors[0], "validation_companions": errors[1]}
-            if self.training.judge(errors[0]) and self.processes.first:
+            if self.training.judge(epoch, errors[0]) and self.processes.first:
                 checkpoint.save(self.run.checkpoints / "best.pt", {"net": self.training.trained.state_dict()})
         every = self.config.test_every
-        if every and self.training.epoch % every == 0:
+        if every and (epoch + 1) % every == 0:
             judged["test_error"], judged["test_companions"] = self.errors(self.data.test)
         return judged
 
@@ -215,8 +255,9 @@ class Experiment:
                 "error": error,
                 "validation_error": validation,
                 "companions": companions,
-                "epochs": self.training.epoch,
+                "epochs": len(self.run.metrics),
                 "steps": self.training.iteration,
+                "limited": self.training.epoch < self.config.total_epochs,
                 "seconds": round(self.elapsed(), 3),
                 "train_images": len(self.data.train),
                 "test_images": len(self.data.test),
@@ -245,6 +286,13 @@ def write_events(writer: Any, record: dict[str, Any]) -> None:
                 writer.add_scalar(f"{name}/{tap}", each, record["epoch"])
         elif name not in ("epoch", "phase"):
             writer.add_scalar(name, value, record["epoch"])
+
+
+def digest(data: Dataset) -> int:
+    """Return a checksum of what is trained on: images, labels and the names of the classes."""
+    names = zlib.crc32("\n".join(data.classes).encode())
+    pixels = np.ascontiguousarray(data.train.images.transpose(0, 2, 3, 1))  # as the readers leave them: no copy
+    return zlib.crc32(data.train.labels.tobytes(), zlib.crc32(pixels.data, names))
 
 
 class Stopped(BaseException):

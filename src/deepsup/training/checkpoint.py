@@ -57,5 +57,5 @@ def keep_last(folder: Path, count: int) -> None:
     """Remove all but the last checkpoints, and what a crash left half-written."""
     for path in all_steps(folder)[:-count]:
         path.unlink(missing_ok=True)
-    for path in folder.glob(".step-*.part"):
+    for path in folder.glob(".*.part"):
         path.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -18,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from deepsup.config import Config, Phase
-from deepsup.errors import DeepsupError, TrainingError, nearest
+from deepsup.errors import DeepsupError, DivergedError, TrainingError, nearest
 from deepsup.networks import cap_norms
 from deepsup.objective import Loss, Objective
 from deepsup.supervision import DeeplySupervised, DeepOutput
@@ -101,8 +102,9 @@ class Training:
                     break
             seconds = time.perf_counter() - began
             epoch = self.summary(index, lr, images / max(seconds, 1e-9), seconds)
-            self.epoch, self.step = self.epoch + 1, 0
-            self.sums.zero_()
+            if self.step == len(self.batches):  # else a limit has cut it short, and a higher one goes on within it
+                self.epoch, self.step = self.epoch + 1, 0
+                self.sums.zero_()
             yield epoch
 
     def enter(self, index: int, phase: Phase, new: bool) -> None:
@@ -112,22 +114,23 @@ class Training:
         self._phase = index
         if new and phase.reset_momentum:
             self.optimizer.state.clear()
-        self.objective = build_objective(self.config, self.net, phase.only)
         for parameter in self.net.heads.parameters():
             parameter.requires_grad_(phase.companions)
-        model: nn.Module = self.net if phase.companions else self.net.trunk
+        net = self.net if phase.companions else DeeplySupervised(self.net.trunk, {}, self.net.num_classes)
+        self.objective = build_objective(self.config, net, phase.only)
+        model: nn.Module = net
         if self.config.compile:
             model = torch.compile(model)  # type: ignore[assignment] # torch types it as a function
         if self.processes.world > 1:
             model = DistributedDataParallel(model, find_unused_parameters=phase.only is not None)
-        self._forward = model if phase.companions else lambda x: DeepOutput(model(x), {})
+        self._forward = model
 
     def train_step(self, phase: Phase, within: int, x: Tensor, y: Tensor) -> float:
         """Take one step on this process's share of a batch; return the learning rate it was taken with."""
         config = self.config
         device = next(self.net.parameters()).device
         x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-        whole = (self.epoch + self.step / len(self.batches)) / config.total_epochs
+        whole = (self.epoch + (self.step + 0.5) / len(self.batches)) / config.total_epochs
         lr = learning_rate(config, phase, within, whole, self.divisions)
         set_rates(self.optimizer, lr, self.iteration, config.head_lr_decay)
         self.net.train()
@@ -186,19 +189,18 @@ class Training:
             seconds=seconds,
         )
 
-    def judge(self, error: float) -> bool:
+    def judge(self, epoch: int, error: float) -> bool:
         """Take note of the validation error after an epoch; divide the rate after a stall. True if it is the best."""
-        done = self.epoch - 1
         if error < self.best_error:
-            self.best_error, self.best_epoch = error, done
+            self.best_error, self.best_epoch = error, epoch
             return True
-        if self.config.anneal == "stall" and (done - self.best_epoch) % self.config.patience == 0:
+        if self.config.anneal == "stall" and (epoch - self.best_epoch) % self.config.patience == 0:
             self.divisions += 1
         return False
 
-    def diverged(self, what: str, lr: float) -> TrainingError:
+    def diverged(self, what: str, lr: float) -> DivergedError:
         """Say at which step the training broke and what to lower."""
-        return TrainingError(
+        return DivergedError(
             f"training diverged at epoch {self.epoch}, step {self.step} ({self.iteration} steps in all): {what}; lower "
             f"lr (now {lr:g}) or alpha {self.config.alpha}, then go on from the last good checkpoint or start again"
         )
@@ -216,6 +218,7 @@ class Training:
             "random": [each.clone() for each in self.processes.gather(torch.get_rng_state())],
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
             "random_python": _plain(random.getstate()),
+            "random_numpy": [_plain_array(each) for each in np.random.get_state(legacy=True)],  # noqa: NPY002
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -233,6 +236,7 @@ class Training:
         if torch.cuda.is_available() and state["random_cuda"]:
             torch.cuda.set_rng_state_all(state["random_cuda"])
         random.setstate(_tuples(state["random_python"]))
+        np.random.set_state(tuple(state["random_numpy"]))  # noqa: NPY002 - that of the user's own networks
 
 
 def build_objective(config: Config, net: DeeplySupervised, only: str | None = None) -> Objective:
@@ -266,6 +270,10 @@ def one_or_each(values: tuple[float, ...]) -> float | tuple[float, ...]:
 
 def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def _plain_array(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _tuples(value: Any) -> Any:
