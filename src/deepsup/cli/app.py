@@ -50,6 +50,8 @@ def verb(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 def show(figures: dict[str, Any], text: str, json: bool) -> None:
     """Print the answer of a verb: one JSON object, or the text for people."""
+    if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
+        return
     out = _standard_output[-1] if _standard_output else sys.stdout
     out.write((json_format.dumps(figures) if json else text.rstrip()) + "\n")
     out.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,15 +16,26 @@ from deepsup.experiment import Watch
 
 
 class Lines(Watch):
-    """One line an epoch."""
+    """One line an epoch, and a sign of life in long ones."""
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
+        self.spoke = time.monotonic()
+
+    def stepped(self, training: Any) -> None:
+        """Write a line every ten seconds."""
+        if time.monotonic() - self.spoke > 10 and training.step:
+            self.say(f"epoch {training.epoch + 1}/{self.epochs}  step {training.step}/{len(training.batches)}")
+
+    def say(self, line: str) -> None:
+        """Write one line."""
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+        self.spoke = time.monotonic()
 
     def epoch_ended(self, record: dict[str, Any]) -> None:
         """Write the line."""
-        sys.stderr.write(f"epoch {record['epoch'] + 1}/{self.epochs}  {told(record)}\n")
-        sys.stderr.flush()
+        self.say(f"epoch {record['epoch'] + 1}/{self.epochs}  {told(record)}")
 
 
 class Bar(Watch):
@@ -65,6 +77,9 @@ def told(record: dict[str, Any]) -> str:
 def watching(epochs: int) -> Iterator[Watch]:
     """Give a display of one training."""
     console = Console(stderr=True)
+    if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
+        yield Watch()
+        return
     if not console.is_terminal:
         yield Lines(epochs)
         return

@@ -12,31 +12,40 @@ from tyro.conf import Positional, arg
 
 from deepsup.cli.app import show, table, verb
 from deepsup.config import Config
-from deepsup.errors import ConfigError
+from deepsup.errors import ConfigError, RunError
+from deepsup.recipes import find_recipe, quick
 
 
-def _knobs() -> type:
+def _knobs(defaults: Config, without: frozenset[str] = frozenset()) -> type:
     """Make a class with one optional field for every knob of the Config, so that each is a flag."""
     types = {"network_options": "tuple[str, ...]"}
     made = []
     for knob in dataclasses.fields(Config):
-        if knob.name != "phases":  # these are written in a YAML file
+        if knob.name not in without | {"phases"}:  # these are written in a YAML file
             kind = types.get(knob.name, str(knob.type)).removesuffix(" | None")
             kind_or_none = eval(kind, {}) | None  # the Config's own annotations, postponed as text
-            annotation = Annotated[kind_or_none, arg(help=_help(knob))]  # type: ignore[valid-type]
+            hint = f"(default: {_shown(getattr(defaults, knob.name))})"
+            annotation = Annotated[kind_or_none, arg(help=_help(knob), help_behavior_hint=hint)]  # type: ignore[valid-type]
             made.append((knob.name, annotation, dataclasses.field(default=None)))
     return dataclasses.make_dataclass("Knobs", made, frozen=True)
 
 
 def _help(knob: dataclasses.Field[Any]) -> str:
-    default = knob.default if knob.default is not dataclasses.MISSING else {}
-    shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
-    among = f": {', '.join(knob.metadata['among'])}" if knob.metadata["among"] else ""
-    return f"{knob.metadata['doc']}{among}; by itself {'not set' if shown in (None, '', {}) else shown}"
+    among = knob.metadata["among"]
+    return f"{knob.metadata['doc']}: {', '.join(among)}" if among else str(knob.metadata["doc"])
 
 
-_Knobs: Any = _knobs()
+def _shown(default: Any) -> str:
+    words = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+    return "none" if default is None or default == {} or not words else words
+
+
+# what a comparison decides by itself
+_DECIDED = frozenset({"loss", "companion_loss", "lr", "validation", "select", "test", "tensorboard", "label_smoothing"})
+_Knobs: Any = _knobs(Config())
+_CompareKnobs: Any = _knobs(quick(), without=_DECIDED)
 _AnyKnobs = Annotated[_Knobs, arg(name="")]
+_AnyCompareKnobs = Annotated[_CompareKnobs, arg(name="")]
 _Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]
 _Run = Annotated[Path, Positional, arg(metavar="RUN")]
 
@@ -61,8 +70,6 @@ def _option(word: str) -> tuple[str, Any]:
 
 def _config(recipe: str | None, file: Path | None, knobs: Any, default: Config) -> Config:
     """Return a recipe's, a file's or the default config with the knobs set on the command line."""
-    from deepsup.recipes import find_recipe
-
     if recipe is not None and file is not None:
         raise ConfigError(f"both --recipe {recipe} and --config {file}; expected one of them")
     base = default
@@ -100,6 +107,8 @@ def train(
         settings = _config(None, None, knobs, Run(out).config)
     else:
         settings = _config(recipe, config, knobs, Config())
+    if resume and out is None:
+        raise RunError("--resume without --out; expected the folder of the run to go on with")
     with watching(settings.total_epochs) as watch:
         run = train_run(settings, out, resume=resume, watch=watch)
     result = run.result
@@ -107,7 +116,7 @@ def train(
     if result["error"] is not None:
         rows.append(["output", f"{result['error']:.2f} %"])
     text = (
-        f"{table(['layer', 'test error'], rows)}\n\n{result['epochs']} epochs in {result['seconds']:.1f} s; "
+        f"{table(['layer', 'test error'], rows)}\n\n{_many(result['epochs'], 'epoch')} in {result['seconds']:.1f} s; "
         f"the run is in {run.folder}\nnext: deepsup evaluate {run.folder}   or   deepsup compare"
     )
     show({"run": str(run.folder), **result}, text, json)
@@ -115,7 +124,7 @@ def train(
 
 @verb("compare")
 def compare(
-    knobs: _AnyKnobs = _Knobs(),  # noqa: B008 - frozen
+    knobs: _AnyCompareKnobs = _CompareKnobs(),  # noqa: B008 - frozen
     recipe: str | None = None,
     config: Path | None = None,
     out: Path = Path("runs/compare"),
@@ -127,7 +136,7 @@ def compare(
     """Do companions help? Train CNN-Softmax, DSN-Softmax, CNN-SVM and DSN-SVM on the same data and seeds.
 
     Args:
-        knobs: every knob of the config; loss, taps and lr are each method's own.
+        knobs: every knob of the config that the methods do not decide.
         recipe: where the knobs start from; by itself 500 of the embedded digits.
         config: a YAML file of knobs to start from instead.
         out: the folder of all its runs; a comparison that was stopped goes on there.
@@ -138,7 +147,6 @@ def compare(
     """
     from deepsup.cli.progress import counting
     from deepsup.experiment import compare as compare_methods
-    from deepsup.recipes import quick
 
     own_data = "data" in _given(knobs)
     settings = _config(recipe, config, knobs, dataclasses.replace(quick(), train_size=None) if own_data else quick())
@@ -162,15 +170,17 @@ def _comparison_text(answer: dict[str, Any], out: Path, figure: str | None) -> s
     for method, each in answer["methods"].items():
         deviation = "" if each["deviation"] is None else f" ± {each['deviation']:.2f}"
         layers = ", ".join(f"{tap} {error:.1f}" for tap, error in each["companions"].items())
-        rows.append([method, f"{each['mean']:.2f}{deviation}", f"{each['gain']:+.1f} %", f"{each['lr']:g}", layers])
+        gain = "" if method == "CNN-Softmax" else f"{each['gain']:+.1f} %"
+        rows.append([method, f"{each['mean']:.2f}{deviation}", gain, f"{each['lr']:g}", layers])
     lines = [table(["method", "test error %", "gain over CNN-Softmax", "lr", "companions' errors %"], rows), ""]
     for pair, each in answer["differences"].items():
         interval = each["interval"]
         around = "" if interval is None else f", 95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}"
-        lines.append(f"{pair}: {each['mean']:+.2f} points over {len(answer['seeds'])} seeds{around}{_verdict(each)}")
+        seeds = _many(len(answer["seeds"]), "seed")
+        lines.append(f"{pair}: {each['mean']:+.2f} points over {seeds}{around}{_verdict(each)}")
     lines += ["", f"table: {out / 'comparison.json'}"] + ([f"figure: {figure}"] if figure else [])
     return "\n".join(
-        [*lines, f"next: deepsup evaluate {out}/dsn-svm-seed* (their vote), or your own images: --data DIR"]
+        [*lines, f"next: deepsup evaluate {out}/dsn-svm-*seed* (their vote), or your own images: --data DIR"]
     )
 
 
@@ -178,7 +188,13 @@ def _verdict(difference: dict[str, Any]) -> str:
     if difference["interval"] is None:
         return "; one seed says nothing certain"
     low, high = difference["interval"]
-    return "; better" if high < 0 else "; worse" if low > 0 else "; not certain: 0 is within"
+    if low == high == 0:
+        return "; no difference in any seed"
+    return "; better" if high < 0 else "; worse" if low > 0 else "; no certain difference: 0 lies inside"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 @verb("evaluate")
@@ -197,7 +213,7 @@ def evaluate(runs: _Runs, data: str | None = None, json: bool = False) -> None:
     rows = [[name, f"{error:.2f} %"] for name, error in answer["companions"].items()]
     if len(runs) > 1:
         rows = [[name, f"{error:.2f} %"] for name, error in answer["runs"].items()]
-    rows.append(["output" if len(runs) == 1 else "all as one", f"{answer['error']:.2f} %"])
+    rows.append(["output" if len(runs) == 1 else f"vote of the {len(runs)}", f"{answer['error']:.2f} %"])
     show(answer, f"{table(['', 'error'], rows)}\n\non {answer['images']:,} test images", json)
 
 

@@ -92,6 +92,10 @@ def _open(path: Path) -> Image.Image:
             upright = ImageOps.exif_transpose(image)
             upright.load()
             return upright
+    except FileNotFoundError:
+        raise DataError(f"no file {path}; expected an image file") from None
+    except IsADirectoryError:
+        raise DataError(f"{path} is a folder; expected image files, e.g. {path}/*.png") from None
     except Exception as error:  # pillow raises many kinds for damaged files, none of them common to all
         reason = " ".join(str(error).replace(f"'{path}'", "the file").split())
         raise DataError(f"{path}: not a readable image ({reason}); repair it or remove it") from error

@@ -63,8 +63,9 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], nu
         with undisturbed(model):
             output = model(*args, **kwargs)
     except Exception as error:
+        given = ", ".join(map(describe, (*args, *kwargs.values())))
         raise SupervisionError(
-            f"{type(model).__name__} fails on the example ({describe(list(args) + list(kwargs.values()))}): {error}; "
+            f"{type(model).__name__} fails on the example ({given}): {error}; "
             f"expected a batch the model can run on; give one as example="
         ) from error
     finally:
