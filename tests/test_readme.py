@@ -21,8 +21,8 @@ PAGES = ["README.md", "docs/supervision.md"]
 @pytest.mark.parametrize(("page", "index"), [(page, index) for page in PAGES for index in range(len(blocks(page)))])
 def test_python_blocks_run(page: str, index: int) -> None:
     model = torchvision.models.resnet18(num_classes=10)
-    names = {"model": model, "images": torch.randn(4, 3, 64, 64), "labels": torch.arange(4), "epoch": 1, "epochs": 10}
-    exec("from deepsup import Companion, Objective, supervise", names)
+    names = {"model": model, "images": torch.randn(4, 3, 64, 64), "labels": torch.arange(4), "epoch": 1, "epochs": 3}
+    exec("import torch; from deepsup import Companion, Objective, supervise", names)
     exec(blocks(page)[index], names)
 
 

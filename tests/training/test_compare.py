@@ -52,7 +52,7 @@ def test_rates_are_chosen_on_validation_and_the_test_set_is_not_read(answer: dic
         for lr in (0.003, 0.01):
             run = Run(folder / "search" / f"{method.lower()}-lr{lr:g}")
             assert run.result["error"] is None
-            assert run.config.validation == 48
+            assert (run.config.validation, run.config.train_size) == (90, 150)
             assert not run.config.test
             found[lr] = run.result["validation_error"]
         assert each["lr"] == min(found, key=lambda lr: (found[lr], lr))

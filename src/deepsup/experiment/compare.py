@@ -89,8 +89,9 @@ def compare(
 def search_jobs(config: Config, folder: Path, rates: Sequence[float]) -> Iterator[Job]:
     """Yield a run for every method and rate, judged on images that are held out of training."""
     available = len(load_data(config.data, image_size=config.image_size).train)
-    held = max(1, min(available // 5, 5000))
-    size = min(config.train_size or available, available - held)
+    wanted = config.train_size or available
+    held = max(1, min(max(available // 5, available - wanted), 5000))  # all that is not trained on, at least a fifth
+    size = min(wanted, available - held)
     for method in METHODS:
         for lr in rates:
             candidate = dataclasses.replace(config, lr=lr, validation=held, train_size=size, test=False)
