@@ -141,20 +141,21 @@ def compare(
     settings = _config(recipe, config, knobs, dataclasses.replace(quick(), train_size=None) if own_data else quick())
     with counting("runs") as watch:
         answer = compare_methods(settings, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
-    figure = _draw(answer, out)
-    show({**answer, "figure": figure}, _comparison_text(answer, out, figure), json)
+    figure, report = _draw(answer, out)
+    show({**answer, "figure": figure, "report": report}, _comparison_text(answer, out, figure, report), json)
 
 
-def _draw(answer: dict[str, Any], out: Path) -> str | None:
+def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
+    """Return the paths of the figure and of the page, none where what draws them is not installed."""
     try:
-        from deepsup.figures import draw_methods
-    except ImportError:
-        sys.stderr.write("no figure: matplotlib is not installed (pip install 'deepsup[figures]')\n")
-        return None
-    return str(draw_methods(answer, out))
+        from deepsup.figures import draw_methods, write_report
+    except ImportError as error:
+        sys.stderr.write(f"no figure, no report: {error.name} is not installed (pip install 'deepsup[figures]')\n")
+        return None, None
+    return str(draw_methods(answer, out)), str(write_report([out]))
 
 
-def _comparison_text(answer: dict[str, Any], out: Path, figure: str | None) -> str:
+def _comparison_text(answer: dict[str, Any], out: Path, figure: str | None, report: str | None) -> str:
     rows = []
     for method, each in answer["methods"].items():
         deviation = "" if each["deviation"] is None else f" ± {each['deviation']:.2f}"
@@ -166,9 +167,8 @@ def _comparison_text(answer: dict[str, Any], out: Path, figure: str | None) -> s
         around = "" if interval is None else f", 95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}"
         lines.append(f"{pair}: {each['mean']:+.2f} points over {len(answer['seeds'])} seeds{around}{_verdict(each)}")
     lines += ["", f"table: {out / 'comparison.json'}"] + ([f"figure: {figure}"] if figure else [])
-    return "\n".join(
-        [*lines, f"next: deepsup evaluate {out}/dsn-svm-seed* (their vote), or your own images: --data DIR"]
-    )
+    lines.append(f"next: deepsup evaluate {out}/dsn-svm-seed* (their vote), or your own images: --data DIR")
+    return "\n".join([*lines, *([f"report: {report}"] if report else [])])
 
 
 def _verdict(difference: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
-"""Records -> pictures; never needs torch."""
+"""Records -> pictures and pages; never needs torch."""
 
 from deepsup.figures.methods import draw_methods
+from deepsup.figures.report import write_report
 
-__all__ = ["draw_methods"]
+__all__ = ["draw_methods", "write_report"]

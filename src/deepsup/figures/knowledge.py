@@ -1,0 +1,212 @@
+"""What was found inside a net in, pictures out: confusion, where images are first right, feature maps, filters.
+
+C channels, H height, W width, K classes.
+"""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from deepsup.figures.read import Story
+from deepsup.figures.style import CYCLE, Drawing, number, tidy
+
+KEPT = 30  # percent of activations that a feature map shows, as in the paper's Fig. 3
+NUMBERED_CLASSES = 12  # a confusion matrix of more classes shows shades alone
+
+
+def draw_confusion(story: Story) -> Drawing | None:
+    """Draw how often the output says each class (columns) of the images of each class (rows)."""
+    counts = np.array(story.inside.get("layers", {}).get("output", {}).get("confusion", []), dtype=float)
+    classes = [str(each) for each in story.inside.get("classes", [])]
+    if counts.ndim != 2 or len(classes) != len(counts):
+        return None
+    rows = counts.sum(1, keepdims=True)
+    share = np.divide(counts, rows, out=np.zeros_like(counts), where=rows > 0)  # a class may have no test image
+    most = worst_confusion(counts, classes)
+    side = min(9.0, 2.4 + 0.42 * len(classes))
+    drawing = Drawing("confusion", f"Confusion matrix of {story.name}, {len(classes)} classes. {most}", (side, side))
+    with drawing as axes:
+        axes.imshow(share, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+        if len(classes) <= NUMBERED_CLASSES:
+            for (row, column), count in np.ndenumerate(counts):
+                colour = "black" if share[row, column] > 0.55 else "white"
+                axes.text(
+                    column, row, f"{count:g}" if count else "", ha="center", va="center", color=colour, fontsize=8
+                )
+        every = max(1, len(classes) // 25)
+        names = [each if len(each) < 13 else each[:12] + "…" for each in classes][::every]
+        axes.set_yticks(range(0, len(classes), every), names)
+        axes.set_xticks(range(0, len(classes), every), names, rotation=90 if max(map(len, names)) > 2 else 0)
+        axes.set_xlabel("what the net says")
+        axes.set_ylabel("what it is")
+    return drawing
+
+
+def worst_confusion(counts: np.ndarray, classes: Sequence[str]) -> str:
+    """Say which two classes are mixed up most."""
+    off = counts - np.diag(np.diag(counts))
+    if not off.any():
+        return "No image gets a wrong label."
+    row, column = np.unravel_index(off.argmax(), off.shape)
+    return f"Most often mixed up: {int(off[row, column])} images of {classes[row]} taken for {classes[column]}."
+
+
+def draw_agreement(stories: Sequence[Story]) -> Drawing | None:
+    """Draw, a run, at which layer images are first classified rightly and for good."""
+    told = [story for story in stories if len(story.inside.get("agreement", {})) > 2]
+    if not told:
+        return None
+    layers = list(dict.fromkeys(layer for story in told for layer in story.inside["agreement"]))
+    alt = "; ".join(
+        f"{story.name}: " + ", ".join(f"{layer} {n}" for layer, n in story.inside["agreement"].items())
+        for story in told
+    )
+    drawing = Drawing(
+        "agreement", f"Images by the layer from which on they are right. {alt}.", (6.2, 1.3 + 0.5 * len(told))
+    )
+    with drawing as axes:
+        for place, story in enumerate(told):
+            counts = story.inside["agreement"]
+            whole, left = sum(counts.values()) or 1, 0.0
+            for index, layer in enumerate(layers):
+                width = 100 * counts.get(layer, 0) / whole
+                colour = "#999999" if layer == "never" else CYCLE[index % len(CYCLE)]
+                label = ("never right" if layer == "never" else f"from {layer} on") if place == 0 else None
+                axes.barh(place, width, left=left, color=colour, label=label, height=0.6)
+                if width > 6:
+                    axes.text(left + width / 2, place, f"{width:.0f}", ha="center", va="center", color="white")
+                left += width
+        axes.set_yticks(range(len(told)), [story.method if len(told) > 1 else "" for story in told])
+        axes.invert_yaxis()
+        tidy(axes, "of 100 test images", "")
+        axes.grid(visible=False)
+        drawing.figure.legend(loc="outside upper center", ncols=len(layers), fontsize=9)
+    return drawing
+
+
+def draw_layer_knowledge(stories: Sequence[Story]) -> Drawing | None:
+    """Draw the test error of every layer, by its companion (filled) and by a linear probe (hollow)."""
+    held = [story for story in stories if story.inside.get("layers") and layer_names(story)[1:]]
+    if not held:
+        return None
+    names = [*dict.fromkeys(name for story in held for name in layer_names(story) if name != "output"), "output"]
+    said = "; ".join(f"{story.method}: {told_layers(story)}" for story in held)
+    drawing = Drawing("layer-knowledge", f"Test error of every layer, in percent. {said}.")
+    with drawing as axes:
+        for index, story in enumerate(held):
+            colour = CYCLE[index % len(CYCLE)]
+            kinds = (("probes", "probe", "--", "white"), ("layers", "companion", "-", colour))
+            for key, kind, dashes, face in kinds:
+                errors = {name: number(each.get("error")) for name, each in story.inside.get(key, {}).items()}
+                if not errors or list(errors) == ["output"]:
+                    continue
+                if key == "probes":
+                    errors["output"] = number(story.inside["layers"].get("output", {}).get("error"))
+                axes.plot(
+                    [names.index(name) for name in errors], list(errors.values()), dashes, marker="os^D"[index % 4],
+                    color=colour, markerfacecolor=face, label=f"{story.method}, {kind}",
+                )  # fmt: skip
+        axes.set_xticks(range(len(names)), names)
+        axes.set_ylim(bottom=0)
+        tidy(axes, "layer", "test error, %")
+        axes.legend(fontsize=9)
+    return drawing
+
+
+def layer_names(story: Story) -> list[str]:
+    """Return the layers something is known of, in the net's order."""
+    return list(dict.fromkeys([*story.inside.get("probes", {}), *story.inside.get("layers", {})]))
+
+
+def told_layers(story: Story) -> str:
+    """Say the error of every layer."""
+    parts = [
+        f"{name} {number(each.get('error')):.2f}{' (probe)' if key == 'probes' else ''}"
+        for key in ("probes", "layers")
+        for name, each in story.inside.get(key, {}).items()
+    ]
+    return ", ".join(parts)
+
+
+def draw_maps(stories: Sequence[Story]) -> Drawing | None:
+    """Draw one image of each class and what of it the layer lets through: the top 30 % of activations, nets beside."""
+    held = [story for story in stories if "merged" in story.arrays and "images" in story.arrays]
+    if not held:
+        return None
+    layer, labels = held[0].inside["maps"]["layer"], held[0].inside["maps"]["labels"]
+    images, channels = held[0].arrays["images"], 3 if len(held) > 1 else 6
+    rows = 1 + sum(1 + min(channels, story.arrays["maps"].shape[1]) for story in held)
+    names = " beside ".join(story.method for story in held)
+    alt = f"Feature maps of {layer}, {names}: one image of each of {len(images)} classes, its top {KEPT} % activations."
+    drawing = Drawing("feature-maps", alt, (0.62 * len(images) + 1.5, 0.62 * rows + 0.3), (rows, max(len(images), 1)))
+    with drawing as axes:
+        grid = np.reshape(axes, (rows, len(images)))
+        for column in range(len(images)):
+            show(grid[0, column], as_picture(images[column]), title=str(labels[column])[:10])
+        label(grid[0, 0], "image")
+        row = 1
+        for story in held:
+            merged, maps = story.arrays["merged"], story.arrays["maps"][:, :channels]
+            for index, pictures in enumerate([merged, *np.moveaxis(maps, 1, 0)]):
+                for column in range(len(images)):
+                    show(grid[row, column], pictures[column], shades="cividis")
+                chosen = story.inside["maps"]["channels"]
+                label(grid[row, 0], f"{story.method}, all" if index == 0 else f"map {chosen[index - 1]}")
+                row += 1
+    return drawing
+
+
+def draw_filters(story: Story) -> Drawing | None:
+    """Draw the filters of the first convolution."""
+    if "filters" not in story.arrays:
+        return None
+    filters = story.arrays["filters"]
+    columns = min(len(filters), 10)
+    rows = -(-len(filters) // columns)
+    height, width = filters.shape[2:]
+    alt = f"The {len(filters)} filters of the first convolution of {story.name}, {height} by {width}."
+    drawing = Drawing("filters", alt, (0.55 * columns + 0.2, 0.55 * rows + 0.2), (rows, columns))
+    with drawing as axes:
+        for place, box in enumerate(np.ravel(axes)):
+            if place < len(filters):
+                show(box, as_picture(stretched(filters[place])))
+            else:
+                box.set_axis_off()
+    return drawing
+
+
+def show(axes: Any, picture: np.ndarray, title: str = "", shades: str = "gray") -> None:
+    """Put one small picture [H,W] or [H,W,3] into its place."""
+    axes.imshow(picture.astype(np.float32) if picture.dtype == np.float16 else picture, cmap=shades)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    axes.set_title(title, fontsize=9)
+
+
+def label(axes: Any, text: str) -> None:
+    """Write beside the first picture of a row what the row is."""
+    axes.set_ylabel(text, rotation=0, ha="right", va="center", fontsize=8)
+
+
+def stretched(values: np.ndarray) -> np.ndarray:
+    """Return values as uint8 from black, the lowest, to white, the highest."""
+    low, high = float(values.min()), float(values.max())
+    stretch: np.ndarray = (255 * (values - low) / (high - low or 1)).astype(np.uint8)
+    return stretch
+
+
+def as_picture(image: np.ndarray) -> np.ndarray:
+    """Turn an image [C,H,W] into [H,W] or [H,W,3]; of more or fewer channels than a picture has, the first."""
+    return np.moveaxis(image[:3], 0, -1) if len(image) >= 3 else image[0]
+
+
+def picture_uri(image: np.ndarray) -> str:
+    """Return an image [C,H,W] of uint8 as a PNG inside an address."""
+    out = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(as_picture(image))).save(out, "PNG")
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()
