@@ -8,6 +8,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from PIL import Image
 
@@ -15,6 +16,7 @@ from deepsup.figures.read import Story
 from deepsup.figures.style import CYCLE, Drawing, number, tidy
 
 KEPT = 30  # percent of activations that a feature map shows, as in the paper's Fig. 3
+TILE, GAP = 56, 4  # pixels of one small picture, and between two
 NUMBERED_CLASSES = 12  # a confusion matrix of more classes shows shades alone
 
 
@@ -139,24 +141,21 @@ def draw_maps(stories: Sequence[Story]) -> Drawing | None:
         return None
     layer, labels = held[0].inside["maps"]["layer"], held[0].inside["maps"]["labels"]
     images, channels = held[0].arrays["images"], 3 if len(held) > 1 else 6
-    rows = 1 + sum(1 + min(channels, story.arrays["maps"].shape[1]) for story in held)
+    rows = {"image": [coloured(as_picture(image), "gray") for image in images]}
+    for story in held:
+        rows[f"{story.method}, all"] = [coloured(picture) for picture in story.arrays["merged"]]
+        chosen = story.inside["maps"]["channels"][:channels]
+        for place, channel in enumerate(chosen):
+            rows[f"{story.method}, map {channel}"] = [coloured(maps[place]) for maps in story.arrays["maps"]]
     names = " beside ".join(story.method for story in held)
     alt = f"Feature maps of {layer}, {names}: one image of each of {len(images)} classes, its top {KEPT} % activations."
-    drawing = Drawing("feature-maps", alt, (0.62 * len(images) + 1.5, 0.62 * rows + 0.3), (rows, max(len(images), 1)))
+    drawing = Drawing("feature-maps", alt, (0.6 * len(images) + 1.6, 0.6 * len(rows) + 0.4))
     with drawing as axes:
-        grid = np.reshape(axes, (rows, len(images)))
-        for column in range(len(images)):
-            show(grid[0, column], as_picture(images[column]), title=str(labels[column])[:10])
-        label(grid[0, 0], "image")
-        row = 1
-        for story in held:
-            merged, maps = story.arrays["merged"], story.arrays["maps"][:, :channels]
-            for index, pictures in enumerate([merged, *np.moveaxis(maps, 1, 0)]):
-                for column in range(len(images)):
-                    show(grid[row, column], pictures[column], shades="cividis")
-                chosen = story.inside["maps"]["channels"]
-                label(grid[row, 0], f"{story.method}, all" if index == 0 else f"map {chosen[index - 1]}")
-                row += 1
+        show_grid(axes, list(rows.values()))
+        axes.set_yticks([(TILE + GAP) * (row + 0.5) for row in range(len(rows))], list(rows), fontsize=8)
+        places = [(TILE + GAP) * (column + 0.5) for column in range(len(images))]
+        axes.set_xticks(places, [str(each)[:8] for each in labels], fontsize=8)
+        axes.xaxis.tick_top()
     return drawing
 
 
@@ -165,32 +164,36 @@ def draw_filters(story: Story) -> Drawing | None:
     if "filters" not in story.arrays:
         return None
     filters = story.arrays["filters"]
-    columns = min(len(filters), 10)
-    rows = -(-len(filters) // columns)
     height, width = filters.shape[2:]
     alt = f"The {len(filters)} filters of the first convolution of {story.name}, {height} by {width}."
-    drawing = Drawing("filters", alt, (0.55 * columns + 0.2, 0.55 * rows + 0.2), (rows, columns))
+    pictures = [coloured(as_picture(stretched(each)), "gray") for each in filters]
+    rows = [pictures[start : start + 10] for start in range(0, len(pictures), 10)]
+    drawing = Drawing("filters", alt, (0.55 * len(rows[0]) + 0.1, 0.55 * len(rows) + 0.1))
     with drawing as axes:
-        for place, box in enumerate(np.ravel(axes)):
-            if place < len(filters):
-                show(box, as_picture(stretched(filters[place])))
-            else:
-                box.set_axis_off()
+        show_grid(axes, rows)
+        axes.set_axis_off()
     return drawing
 
 
-def show(axes: Any, picture: np.ndarray, title: str = "", shades: str = "gray") -> None:
-    """Put one small picture [H,W] or [H,W,3] into its place."""
-    axes.imshow(picture.astype(np.float32) if picture.dtype == np.float16 else picture, cmap=shades)
-    axes.set_xticks([])
-    axes.set_yticks([])
+def show_grid(axes: Any, rows: Sequence[Sequence[np.ndarray]]) -> None:
+    """Show pictures [H,W,4] in rows as one image, each stretched to the same square, with clear gaps."""
+    side = TILE + GAP
+    sheet = np.zeros((len(rows) * side, len(rows[0]) * side, 4), np.uint8)
+    for top, row in enumerate(rows):
+        for left, picture in enumerate(row):
+            down, across = (np.arange(TILE) * size // TILE for size in picture.shape[:2])
+            sheet[top * side : top * side + TILE, left * side : left * side + TILE] = picture[down][:, across]
+    axes.imshow(sheet, interpolation="nearest")
+    axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_title(title, fontsize=9)
 
 
-def label(axes: Any, text: str) -> None:
-    """Write beside the first picture of a row what the row is."""
-    axes.set_ylabel(text, rotation=0, ha="right", va="center", fontsize=8)
+def coloured(picture: np.ndarray, shades: str = "cividis") -> np.ndarray:
+    """Turn a picture [H,W], from its lowest value to its highest, or [H,W,3] as it is, into [H,W,4] of uint8."""
+    if picture.ndim == 3:
+        return np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
+    colours: np.ndarray = mpl.colormaps[shades](stretched(picture.astype(np.float32)), bytes=True)
+    return colours
 
 
 def stretched(values: np.ndarray) -> np.ndarray:

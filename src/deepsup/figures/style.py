@@ -4,6 +4,7 @@ import io
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
 INK = "#2b2f36"  # dark enough for print; on a page it is replaced by the colour of the text around the figure
+XML = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 _LOOK: Any = {
     "font.family": "sans-serif",
@@ -52,22 +54,30 @@ class Drawing:
 
     def svg(self) -> str:
         """Return the SVG element for a page: no background, the page's ink, ids of its own."""
-        out = io.StringIO()
-        with mpl.rc_context({**_LOOK, "svg.hashsalt": self.salt}):
-            self.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        text = out.getvalue()
-        text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
         # ids repeat from one figure to the next, but for those that something refers to
-        text = re.sub(r' id="(?:figure|axes|patch|line2d|text|matplotlib|xtick|ytick|legend)[^"]*"', "", text)
+        text = re.sub(r' id="(?:figure|axes|patch|line2d|text|matplotlib|xtick|ytick|legend)[^"]*"', "", self._drawn)
         return text.replace(INK, "currentColor")
 
     def save(self, folder: Path) -> Path:
         """Write ``name.png`` and ``name.svg`` into ``folder``, on white; return the PNG's path."""
         folder.mkdir(parents=True, exist_ok=True)
-        with mpl.rc_context({**_LOOK, "svg.hashsalt": self.name}):
-            self.figure.savefig(folder / f"{self.name}.svg", facecolor="white", metadata={"Date": None})
+        head, end, rest = self._drawn.partition(">")
+        white = '<rect width="100%" height="100%" fill="white"/>'
+        (folder / f"{self.name}.svg").write_text(f"{XML}{head}{end}{white}{rest}", encoding="utf-8")
+        with mpl.rc_context(_LOOK):
             self.figure.savefig(folder / f"{self.name}.png", dpi=150, facecolor="white")
         return folder / f"{self.name}.png"
+
+    @cached_property
+    def _drawn(self) -> str:
+        """The SVG element as it is drawn, without a background."""
+        out = io.StringIO()
+        with mpl.rc_context({**_LOOK, "svg.hashsalt": self.salt}):
+            self.figure.draw_without_rendering()
+            self.figure.set_layout_engine("none")  # laid out once, for SVG and PNG alike
+            self.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        text = out.getvalue()
+        return re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
 
 
 def tidy(axes: Axes, xlabel: str, ylabel: str) -> None:
