@@ -4,6 +4,7 @@ config.yaml         every knob, resolved
 environment.json    versions, threads, hardware class
 metrics.jsonl       one JSON object an epoch
 result.json         written at the very end: test error, companions' errors, epochs, seconds
+inside.json, .npz   what the layers know of the test images: confusion, mistakes; after inspect also probes and maps
 checkpoints/        what --resume goes on from
 model.safetensors   the trained net with all that predicting needs
 """

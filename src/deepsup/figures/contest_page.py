@@ -21,7 +21,8 @@ def contest_sections(contest: Contest, several: bool) -> list[Section]:
         parts.append(winner)
     parts += [Section("The next thing to try", next_step(contest)), knobs(contest, first)]
     for part in parts:
-        part.title = f"{contest.name}: {part.title}" if several else part.title
+        if several:
+            part.set_apart(contest.name)
     return parts
 
 
@@ -82,8 +83,11 @@ def layers(contest: Contest, first: list[Story]) -> Section:
         )
         section.tables.append(Table(["method", *(f"companion {tap}" for tap in taps), "output"], rows))
     probed = [story for story in first if story.inside.get("probes")]
+    supervised = [story for story in first if story.method.startswith("DSN")]
     section.show(knowledge.draw_layer_knowledge(probed), f"Probes fitted on frozen layers of {names(probed)}.")
-    section.show(knowledge.draw_agreement(first), "The layer from which on images are right (first seed).")
+    section.show(
+        knowledge.draw_agreement(probed or supervised), "The layer from which on images are right (first seed)."
+    )
     for loss in ("Softmax", "SVM"):
         ours, theirs = contest.runs.get(f"DSN-{loss}", []), contest.runs.get(f"CNN-{loss}", [])
         ratio = training.draw_gradient_ratio(ours, theirs) if ours and theirs else None

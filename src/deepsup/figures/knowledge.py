@@ -16,6 +16,7 @@ from deepsup.figures.read import Story
 from deepsup.figures.style import CYCLE, Drawing, number, tidy
 
 KEPT = 30  # percent of activations that a feature map shows, as in the paper's Fig. 3
+KINDS = {"agreement": "companions", "probe_agreement": "linear probes"}
 TILE, GAP = 56, 4  # pixels of one small picture, and between two
 NUMBERED_CLASSES = 12  # a confusion matrix of more classes shows shades alone
 
@@ -58,21 +59,26 @@ def worst_confusion(counts: np.ndarray, classes: Sequence[str]) -> str:
 
 
 def draw_agreement(stories: Sequence[Story]) -> Drawing | None:
-    """Draw, a run, at which layer images are first classified rightly and for good."""
-    told = [story for story in stories if len(story.inside.get("agreement", {})) > 2]
-    if not told:
+    """Draw, a run, at which layer images are first classified rightly and for good.
+
+    By companions where every run has them, by linear probes otherwise.
+    """
+    key = next((key for key in KINDS if all(len(story.inside.get(key, {})) > 2 for story in stories)), None)
+    if key is None:
         return None
-    layers = list(dict.fromkeys(layer for story in told for layer in story.inside["agreement"]))
+    told = list(stories)
+    layers = list(dict.fromkeys(layer for story in told for layer in story.inside[key]))
     alt = "; ".join(
-        f"{story.name}: " + ", ".join(f"{layer} {n}" for layer, n in story.inside["agreement"].items())
-        for story in told
+        f"{story.name}: " + ", ".join(f"{layer} {n}" for layer, n in story.inside[key].items()) for story in told
     )
     drawing = Drawing(
-        "agreement", f"Images by the layer from which on they are right. {alt}.", (6.2, 1.3 + 0.5 * len(told))
+        "agreement",
+        f"Images by the layer from which on they are right, by {KINDS[key]}. {alt}.",
+        (6.2, 1.3 + 0.5 * len(told)),
     )
     with drawing as axes:
         for place, story in enumerate(told):
-            counts = story.inside["agreement"]
+            counts = story.inside[key]
             whole, left = sum(counts.values()) or 1, 0.0
             for index, layer in enumerate(layers):
                 width = 100 * counts.get(layer, 0) / whole
@@ -84,7 +90,7 @@ def draw_agreement(stories: Sequence[Story]) -> Drawing | None:
                 left += width
         axes.set_yticks(range(len(told)), [story.method if len(told) > 1 else "" for story in told])
         axes.invert_yaxis()
-        tidy(axes, "of 100 test images", "")
+        tidy(axes, f"of 100 test images, by {KINDS[key]}", "")
         axes.grid(visible=False)
         drawing.figure.legend(loc="outside upper center", ncols=len(layers), fontsize=9)
     return drawing

@@ -60,6 +60,12 @@ class Section:
         if drawing is not None:
             self.figures.append(Shown(drawing, caption))
 
+    def set_apart(self, name: str) -> None:
+        """Name what the section is about, where a page is about several."""
+        self.title = f"{name}: {self.title[0].lower()}{self.title[1:]}"
+        for figure in self.figures:
+            figure.drawing.name = f"{name}-{figure.drawing.name}"
+
     @property
     def empty(self) -> bool:
         """Whether there is nothing to read in it."""

@@ -20,10 +20,10 @@ INSPECT = "Not recorded in this run; deepsup inspect finds it."
 
 def run_sections(story: Story, several: bool) -> list[Section]:
     """Return everything known of one run."""
-    before = f"{story.name}: " if several else ""
     parts = [summary(story), layers(story), course(story), mistakes(story), maps(story), settings(story)]
     for part in parts:
-        part.title = before + (part.title if not before else part.title[0].lower() + part.title[1:])
+        if several:
+            part.set_apart(story.name)
     return parts
 
 
