@@ -69,6 +69,11 @@ class Run:
         return self._read("result.json")
 
     @property
+    def inside(self) -> dict[str, Any]:
+        """What its layers know, docs/inside.md; empty for a run that is not finished or of an older version."""
+        return self._read("inside.json") if (self.folder / "inside.json").is_file() else {}
+
+    @property
     def metrics(self) -> list[dict[str, Any]]:
         """One record an epoch, in order; a line that was cut off by a crash is left out."""
         path = self.folder / "metrics.jsonl"

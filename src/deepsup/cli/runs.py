@@ -141,8 +141,20 @@ def compare(
     settings = _config(recipe, config, knobs, dataclasses.replace(quick(), train_size=None) if own_data else quick())
     with counting("runs") as watch:
         answer = compare_methods(settings, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
+    _look_inside(answer, out)
     figure, report = _draw(answer, out)
     show({**answer, "figure": figure, "report": report}, _comparison_text(answer, out, figure, report), json)
+
+
+def _look_inside(answer: dict[str, Any], out: Path) -> None:
+    """Inspect one net with companions and one without, so that the page can show their layers beside each other."""
+    from deepsup.experiment import inspect
+    from deepsup.record import Run
+
+    for method in ("cnn-svm", "dsn-svm"):
+        run = Run(out / f"{method}-seed{answer['seeds'][0]}")
+        if "probes" not in run.inside:
+            inspect(run)
 
 
 def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
