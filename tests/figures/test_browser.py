@@ -24,6 +24,9 @@ TEXTS = """() => [...document.querySelectorAll('h1, h2, p, dt, dd, figcaption, t
         right: element.closest('.scroll') ? 0 : element.getBoundingClientRect().right,
         size: parseFloat(getComputedStyle(element).fontSize),
     }))"""
+FONTS = """() => [...document.querySelectorAll('figure svg text')].map(text => {
+    const place = text.getScreenCTM();
+    return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(place.a, place.b); })"""
 CONTRAST = """() => { const style = getComputedStyle(document.body);
     const light = colour => { const [r, g, b] = colour.match(/[0-9.]+/g).map(Number); return r + g + b; };
     return light(style.color) - light(style.backgroundColor); }"""
@@ -74,6 +77,9 @@ def test_a_page_about_everything(
     texts = page.evaluate(TEXTS)
     assert max(text["right"] for text in texts) <= width
     assert min(text["size"] for text in texts) >= 12
+    # the texts in figures, in pixels of the screen
+    sizes = page.evaluate(FONTS)
+    assert min(sizes) >= 7.5, sizes
     light_on_dark = page.evaluate(CONTRAST) > 0
     assert light_on_dark is (scheme == "dark")
     page.close()

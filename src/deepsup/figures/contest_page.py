@@ -19,7 +19,7 @@ def contest_sections(contest: Contest, several: bool) -> list[Section]:
         winner = mistakes(contest.runs[best][0])
         winner.title = f"Mistakes of {best}, {contest.runs[best][0].name}"
         parts.append(winner)
-    parts += [Section("The next thing to try", next_step(contest)), knobs(contest, first)]
+    parts += [next_step(contest), knobs(contest, first)]
     for part in parts:
         if several:
             part.set_apart(contest.name)
@@ -110,23 +110,26 @@ def pictures(first: list[Story]) -> Section:
     return section
 
 
-def next_step(contest: Contest) -> str:
-    """Say what to try next: the first of a few rules that applies."""
+def next_step(contest: Contest) -> Section:
+    """Say what to try next, by a few rules."""
     table, seeds = contest.table, len(contest.table.get("seeds", []))
     pair = table.get("differences", {}).get("DSN-SVM - CNN-SVM", {"mean": 0, "interval": None})
+    again, runs = "deepsup compare --out runs/next", f"{contest.folder}/dsn-svm-seed0 {contest.folder}/cnn-svm-seed0"
     if "not" in certain(pair):
-        words = f"{seeds} seeds do not tell CNN-SVM and DSN-SVM apart. More of them: --seeds {max(10, 2 * seeds)}."
+        words = f"{seeds} seeds do not tell CNN-SVM and DSN-SVM apart: train more of them."
+        commands = [f"{again} --seeds {max(10, 2 * seeds)}"]
     elif pair["mean"] > 0:
-        words = "Companions make it worse here: try a smaller weight, --alpha 0.1, or let it decay, --schedule paper."
+        words = "Companions make it worse here: give them a smaller weight, or let it decay."
+        commands = [f"{again} --alpha 0.1", f"{again} --schedule paper"]
     else:
-        words = "Companions help here. Do they still with more images or longer training? --train-size, --epochs."
-    errors = {
-        method: number((runs[0].metrics or [{}])[-1].get("error")) for method, runs in contest.runs.items() if runs
-    }
-    slow = [method for method, error in errors.items() if error > 2]
+        words = "Companions help here: see whether they still do with more images."
+        commands = [f"{again} --train-size {2 * methods.size_of(contest)}"]
+    ends = {method: number((held[0].metrics or [{}])[-1].get("error")) for method, held in contest.runs.items() if held}
+    slow = [method for method, error in ends.items() if error > 2]
     if slow:
-        words += f"\nStill above 2 % in training: {', '.join(slow)}. Train longer: --epochs {2 * epochs_of(table)}."
-    return f"{words}\nLook closer at one run: deepsup inspect {contest.name}/dsn-svm-seed0 {contest.name}/cnn-svm-seed0"
+        words += f"\nStill above 2 % in training: {', '.join(slow)}. Train longer."
+        commands.append(f"{again} --epochs {2 * epochs_of(table)}")
+    return Section("The next thing to try", words, commands=[*commands, f"deepsup inspect {runs}"])
 
 
 def epochs_of(table: Mapping[str, Any]) -> int:
@@ -155,7 +158,5 @@ def interval(difference: Mapping[str, Any]) -> str:
 
 def certain(difference: Mapping[str, Any]) -> str:
     """Say whether a difference is shown: below 0, the first is better."""
-    held = difference["interval"]
-    if held is None:
-        return "not certain: one seed"
-    return "better" if held[1] < 0 else "worse" if held[0] > 0 else "not certain: 0 is within"
+    held = difference["interval"]  # none of one seed
+    return "not certain" if held is None or held[0] <= 0 <= held[1] else "better" if held[1] < 0 else "worse"

@@ -13,11 +13,11 @@ import numpy as np
 from PIL import Image
 
 from deepsup.figures.read import Story
-from deepsup.figures.style import CYCLE, Drawing, number, tidy
+from deepsup.figures.style import CYCLE, WIDTH, Drawing, number, tidy
 
 KEPT = 30  # percent of activations that a feature map shows, as in the paper's Fig. 3
 KINDS = {"agreement": "companions", "probe_agreement": "linear probes"}
-TILE, GAP = 56, 4  # pixels of one small picture, and between two
+TILE, GAP = 54, 6  # pixels of one small picture, and between two
 NUMBERED_CLASSES = 12  # a confusion matrix of more classes shows shades alone
 
 
@@ -30,7 +30,7 @@ def draw_confusion(story: Story) -> Drawing | None:
     rows = counts.sum(1, keepdims=True)
     share = np.divide(counts, rows, out=np.zeros_like(counts), where=rows > 0)  # a class may have no test image
     most = worst_confusion(counts, classes)
-    side = min(9.0, 2.4 + 0.42 * len(classes))
+    side = min(8.0, max(3.2, 1.2 + 0.36 * len(classes)))
     drawing = Drawing("confusion", f"Confusion matrix of {story.name}, {len(classes)} classes. {most}", (side, side))
     with drawing as axes:
         axes.imshow(share, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
@@ -74,7 +74,7 @@ def draw_agreement(stories: Sequence[Story]) -> Drawing | None:
     drawing = Drawing(
         "agreement",
         f"Images by the layer from which on they are right, by {KINDS[key]}. {alt}.",
-        (6.2, 1.3 + 0.5 * len(told)),
+        (WIDTH, 1.5 + 0.45 * len(told)),
     )
     with drawing as axes:
         for place, story in enumerate(told):
@@ -92,7 +92,7 @@ def draw_agreement(stories: Sequence[Story]) -> Drawing | None:
         axes.invert_yaxis()
         tidy(axes, f"of 100 test images, by {KINDS[key]}", "")
         axes.grid(visible=False)
-        drawing.figure.legend(loc="outside upper center", ncols=len(layers), fontsize=9)
+        drawing.figure.legend(loc="outside upper center", ncols=2 if len(layers) > 3 else len(layers), fontsize=9)
     return drawing
 
 
@@ -155,12 +155,12 @@ def draw_maps(stories: Sequence[Story]) -> Drawing | None:
             rows[f"{story.method}, map {channel}"] = [coloured(maps[place]) for maps in story.arrays["maps"]]
     names = " beside ".join(story.method for story in held)
     alt = f"Feature maps of {layer}, {names}: one image of each of {len(images)} classes, its top {KEPT} % activations."
-    drawing = Drawing("feature-maps", alt, (0.6 * len(images) + 1.6, 0.6 * len(rows) + 0.4))
+    drawing = Drawing("feature-maps", alt, (0.42 * len(images) + 1.4, 0.42 * len(rows) + 0.3))
     with drawing as axes:
         show_grid(axes, list(rows.values()))
-        axes.set_yticks([(TILE + GAP) * (row + 0.5) for row in range(len(rows))], list(rows), fontsize=8)
+        axes.set_yticks([(TILE + GAP) * (row + 0.5) for row in range(len(rows))], list(rows), fontsize=9)
         places = [(TILE + GAP) * (column + 0.5) for column in range(len(images))]
-        axes.set_xticks(places, [str(each)[:8] for each in labels], fontsize=8)
+        axes.set_xticks(places, [str(each)[:8] for each in labels], fontsize=9)
         axes.xaxis.tick_top()
     return drawing
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from deepsup.figures.read import Contest
-from deepsup.figures.style import DASHES, Drawing, drawable, number, series, tidy
+from deepsup.figures.style import DASHES, WIDTH, Drawing, drawable, number, series, tidy
 
 # Okabe and Ito's colours, told apart by colour-blind readers too; companions are filled, plain nets hollow
 COLOURS = {"CNN-Softmax": "#0072B2", "DSN-Softmax": "#0072B2", "CNN-SVM": "#D55E00", "DSN-SVM": "#D55E00"}
@@ -23,7 +23,7 @@ def methods_figure(comparison: Mapping[str, Any]) -> Drawing:
     """Draw the test error of every method: every seed, the mean, the deviation."""
     methods = comparison["methods"]
     said = ", ".join(f"{method} {told_error(each)}" for method, each in methods.items())
-    drawing = Drawing("methods", f"Test error of the four methods, percent: {said}.", size=(6, 3.6))
+    drawing = Drawing("methods", f"Test error of the four methods, percent: {said}.", size=(WIDTH, 3.2))
     with drawing as axes:
         for place, (method, each) in enumerate(methods.items()):
             colour, filled = COLOURS.get(method, "#7F7F7F"), method.startswith("DSN")
@@ -32,11 +32,11 @@ def methods_figure(comparison: Mapping[str, Any]) -> Drawing:
                 capsize=6, color=colour, markerfacecolor=colour if filled else "white",
             )  # fmt: skip
             axes.plot([place + 0.18] * len(each["errors"]), each["errors"], ".", color="#7a7a7a", markersize=5)
-            axes.annotate(f"{each['mean']:.2f}", (place, number(each["mean"])), (-34, -4), textcoords="offset points")
+            axes.annotate(f"{each['mean']:.2f}", (place, number(each["mean"])), (-32, -4), textcoords="offset points")
         axes.set_xticks(range(len(methods)), list(methods))
         axes.set_xlim(-0.6, len(methods) - 0.4)
         tidy(axes, "mean and deviation over seeds; dots are the seeds", "test error, %")
-        axes.set_title(subject(comparison), fontsize=11)
+        axes.set_title(subject(comparison), fontsize=10)
     return drawing
 
 
@@ -84,7 +84,7 @@ def draw_train_and_test(contest: Contest) -> Drawing | None:
         )
         axes.set_xticks(places, list(trained))
         tidy(axes, "", "error, %")
-        axes.legend(fontsize=9)
+        drawing.figure.legend(loc="outside upper center", ncols=2, fontsize=9)
     return drawing
 
 

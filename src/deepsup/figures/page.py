@@ -53,6 +53,8 @@ class Section:
     tables: list[Table] = field(default_factory=list)
     figures: list[Shown] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    """What to type, line by line."""
     folded: bool = False
 
     def show(self, drawing: Drawing | None, caption: str) -> None:

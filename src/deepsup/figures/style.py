@@ -16,6 +16,8 @@ from matplotlib.figure import Figure
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
+# inches: narrow enough that ten points stay readable on a screen of 400 pixels
+WIDTH = 4.8
 INK = "#2b2f36"  # dark enough for print; on a page it is replaced by the colour of the text around the figure
 XML = '<?xml version="1.0" encoding="utf-8"?>\n'
 
@@ -37,7 +39,7 @@ _LOOK: Any = {
 class Drawing:
     """One figure with its alternative text: ``with Drawing("name", "what it shows") as axes: ...``."""
 
-    def __init__(self, name: str, alt: str, size: tuple[float, float] = (6.2, 3.4), axes: tuple[int, int] = (1, 1)):
+    def __init__(self, name: str, alt: str, size: tuple[float, float] = (WIDTH, 3.0), axes: tuple[int, int] = (1, 1)):
         self.name, self.alt, self.size = name, alt, size
         self.salt = name  # what keeps the ids of two figures on one page apart
         with mpl.rc_context(_LOOK):

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from deepsup.figures.read import Story
-from deepsup.figures.style import INK, Drawing, drawable, look, series, series_by_layer, tidy
+from deepsup.figures.style import INK, WIDTH, Drawing, drawable, look, series, series_by_layer, tidy
 
 
 def draw_layer_errors(story: Story) -> Drawing | None:
@@ -39,7 +39,7 @@ def draw_activity(story: Story) -> Drawing | None:
     if not any(drawable(values) for values in lines.values()):
         return None
     alt = f"Fraction of steps at which each companion of {story.name} was active; at the end {ends(lines)}."
-    drawing = Drawing("activity", alt, size=(6.2, 1.3 + 0.34 * len(lines)))
+    drawing = Drawing("activity", alt, size=(WIDTH, 1.3 + 0.34 * len(lines)))
     with drawing as axes:
         extent = (0.5, len(story.metrics) + 0.5, len(lines) - 0.5, -0.5)
         shades = axes.imshow(
@@ -82,7 +82,7 @@ def draw_gradient_ratio(ours: Sequence[Story], theirs: Sequence[Story]) -> Drawi
     told = ", ".join(f"{layer} {ratio:.2f}" for layer, ratio in ratios.items())
     names = f"{ours[0].method} over {theirs[0].method}"
     drawing = Drawing(
-        "gradient-ratio", f"Gradient variance, {names}, by layer: {told}.", size=(6.2, 1 + 0.4 * len(ratios))
+        "gradient-ratio", f"Gradient variance, {names}, by layer: {told}.", size=(WIDTH, 1 + 0.4 * len(ratios))
     )
     with drawing as axes:
         places = range(len(ratios))
