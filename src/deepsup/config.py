@@ -102,6 +102,7 @@ class Config:
     limit_steps: int | None = knob(None, "stop after so many steps in all: a smoke run", least=1)
     test: bool = knob(True, "read the test set at the end")
     test_every: int = knob(0, "record the test error every so many epochs; 0 is at the end only", least=0)
+    gradient_every: int = knob(10, "record gradient statistics at every so many steps of an epoch; 0 is off", least=0)
     select: str = knob("last", "keep the weights of the last epoch or of the best validation error", among="last best")
     checkpoint_minutes: float = knob(2.0, "save at the first step after so many minutes", least=0)
     checkpoint_steps: int | None = knob(None, "save every so many steps", least=1)

@@ -4,6 +4,7 @@ config.yaml         every knob, resolved
 environment.json    versions, threads, hardware class
 metrics.jsonl       one JSON object an epoch
 result.json         written at the very end: test error, companions' errors, epochs, seconds
+inside.json, .npz   what the layers know of the test images: confusion, mistakes; after inspect also probes and maps
 checkpoints/        what --resume goes on from
 model.safetensors   the trained net with all that predicting needs
 """
@@ -66,6 +67,11 @@ class Run:
         if not self.finished:
             raise RunError(f"{self.folder} has no result yet; it was stopped or is still going: continue with --resume")
         return self._read("result.json")
+
+    @property
+    def inside(self) -> dict[str, Any]:
+        """What its layers know, docs/inside.md; empty for a run that is not finished or of an older version."""
+        return self._read("inside.json") if (self.folder / "inside.json").is_file() else {}
 
     @property
     def metrics(self) -> list[dict[str, Any]]:

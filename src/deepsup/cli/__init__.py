@@ -1,6 +1,7 @@
 """The command ``deepsup``: each module holds verbs, ``app`` what they share."""
 
 from deepsup.cli import data as data
+from deepsup.cli import inside as inside
 from deepsup.cli import networks as networks
 from deepsup.cli import runs as runs
 from deepsup.cli.app import main

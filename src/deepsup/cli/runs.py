@@ -152,20 +152,33 @@ def compare(
     settings = _config(recipe, config, knobs, dataclasses.replace(quick(), train_size=None) if own_data else quick())
     with counting("runs") as watch:
         answer = compare_methods(settings, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
-    figure = _draw(answer, out)
-    show({**answer, "figure": figure}, _comparison_text(answer, out, figure), json)
+    _look_inside(answer, out)
+    figure, report = _draw(answer, out)
+    show({**answer, "figure": figure, "report": report}, _comparison_text(answer, out, figure, report), json)
 
 
-def _draw(answer: dict[str, Any], out: Path) -> str | None:
+def _look_inside(answer: dict[str, Any], out: Path) -> None:
+    """Inspect one net with companions and one without, so that the page can show their layers beside each other."""
+    from deepsup.experiment import inspect
+    from deepsup.record import Run
+
+    for method in ("CNN-SVM", "DSN-SVM"):
+        run = Run(out / answer["methods"][method]["runs"][0])
+        if "probes" not in run.inside:
+            inspect(run)
+
+
+def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
+    """Return the paths of the figure and of the page, none where what draws them is not installed."""
     try:
-        from deepsup.figures import draw_methods
-    except ImportError:
-        sys.stderr.write("no figure: matplotlib is not installed (pip install 'deepsup[figures]')\n")
-        return None
-    return str(draw_methods(answer, out))
+        from deepsup.figures import draw_methods, write_report
+    except ImportError as error:
+        sys.stderr.write(f"no figure, no report: {error.name} is not installed (pip install 'deepsup[figures]')\n")
+        return None, None
+    return str(draw_methods(answer, out)), str(write_report([out]))
 
 
-def _comparison_text(answer: dict[str, Any], out: Path, figure: str | None) -> str:
+def _comparison_text(answer: dict[str, Any], out: Path, figure: str | None, report: str | None) -> str:
     rows = []
     for method, each in answer["methods"].items():
         deviation = "" if each["deviation"] is None else f" ± {each['deviation']:.2f}"
@@ -179,9 +192,8 @@ def _comparison_text(answer: dict[str, Any], out: Path, figure: str | None) -> s
         seeds = _many(len(answer["seeds"]), "seed")
         lines.append(f"{pair}: {each['mean']:+.2f} points over {seeds}{around}{_verdict(each)}")
     lines += ["", f"table: {out / 'comparison.json'}"] + ([f"figure: {figure}"] if figure else [])
-    return "\n".join(
-        [*lines, f"next: deepsup evaluate {out}/dsn-svm-*seed* (their vote), or your own images: --data DIR"]
-    )
+    lines.append(f"next: deepsup evaluate {out}/dsn-svm-*seed* (their vote), or your own images: --data DIR")
+    return "\n".join([*lines, *([f"report: {report}"] if report else [])])
 
 
 def _verdict(difference: dict[str, Any]) -> str:

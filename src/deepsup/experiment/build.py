@@ -1,4 +1,4 @@
-"""A config -> the data, the network and the supervised net of a run.
+"""A config -> the data, the batches, the network and the supervised net of a run.
 
 C channels, H height, W width.
 """
@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from deepsup.config import Config
 from deepsup.data import Dataset, hold_out, load_data, subset, svhn_protocol
-from deepsup.errors import ConfigError, DeepsupError, TrainingError
+from deepsup.errors import ConfigError, DeepsupError, TrainingError, nearest
 from deepsup.networks import Network, create_network
+from deepsup.preprocess import AUGMENTATIONS, Normalizer, to_tensor
 from deepsup.supervision import Companion, DeeplySupervised, supervise
+from deepsup.training.batches import Batches
+from deepsup.training.distributed import Processes
 
 
 def build_data(config: Config) -> Dataset:
@@ -113,3 +116,22 @@ def device_of(config: Config) -> torch.device:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))  # torchrun: a GPU for each process
         torch.cuda.set_device(device)
     return device
+
+
+def train_batches(config: Config, data: Dataset, normalize: Normalizer, processes: Processes) -> Batches:
+    """Return the batches of the training part, normalised beforehand where that is slow."""
+    if config.augment not in AUGMENTATIONS:
+        raise ConfigError(f"augment={config.augment!r}; {nearest(config.augment, AUGMENTATIONS)}")
+    images: Tensor = to_tensor(data.train.images)
+    beforehand = any(step.name in ("zca", "lcn") for step in normalize.steps) and images.numel() * 4 < 2**32
+    return Batches(
+        normalize.apply_all(data.train.images) if beforehand else images,
+        torch.from_numpy(data.train.labels),
+        config.batch_size,
+        seed=config.seed,
+        shuffle=config.shuffle,
+        normalize=None if beforehand else normalize,
+        augment=AUGMENTATIONS[config.augment],
+        rank=processes.rank,
+        world=processes.world,
+    )

@@ -139,6 +139,7 @@ def summarised(
             "deviation": stdev(values) if len(values) > 1 else None,
             "gain": 100 * (base - mean(values)) / base if base else 0.0,
             "lr": chosen[method],
+            "runs": [job.folder.name for job in jobs if job.method == method],
             "companions": {tap: mean(each[tap] for each in companions[method]) for tap in companions[method][0]},
         }
         for method, values in errors.items()

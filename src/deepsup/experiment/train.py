@@ -14,19 +14,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from deepsup.config import Config
 from deepsup.data import KNOWN, Dataset, Part
-from deepsup.errors import ConfigError, RunError, TrainingError, nearest
+from deepsup.errors import RunError, TrainingError
 from deepsup.evaluation import Measurement, measure
-from deepsup.experiment.build import build_data, build_net
+from deepsup.experiment.build import build_data, build_net, train_batches
+from deepsup.experiment.knowledge import record_knowledge
 from deepsup.experiment.model import save_model
 from deepsup.networks import WhiteningConv2d, fit_whitening
-from deepsup.preprocess import AUGMENTATIONS, Normalizer, fit, to_tensor
+from deepsup.preprocess import fit, to_tensor
 from deepsup.record import Run, environment_now
 from deepsup.training import checkpoint
-from deepsup.training.batches import Batches
 from deepsup.training.distributed import Processes, joined
 from deepsup.training.loop import Training
 
@@ -222,10 +221,13 @@ class Experiment:
 
     def errors(self, part: Part) -> tuple[float, dict[str, float]]:
         """Return the errors of output and companions on a part, the same in all processes."""
+        return self.shared_errors(self.measured(part) if self.processes.first else None)
+
+    def shared_errors(self, measured: Measurement | None) -> tuple[float, dict[str, float]]:
+        """Return the errors that the first process has measured, in all processes."""
         taps = self.training.net.taps
         values = torch.zeros(1 + len(taps), dtype=torch.float64)
-        if self.processes.first:
-            measured = self.measured(part)
+        if measured is not None:
             values = torch.tensor([measured.error, *measured.companion_errors.values()], dtype=torch.float64)
         error, *companions = self.processes.sum(values).tolist()
         return error, dict(zip(taps, companions, strict=True))
@@ -242,13 +244,22 @@ class Experiment:
         """Read the test set, once, and leave the model and the result."""
         if self.config.select == "best":
             self.training.trained.load_state_dict(checkpoint.load(self.run.checkpoints / "best.pt")["net"])
-        error, companions = self.errors(self.data.test) if self.config.test else (None, {})
+        measured = self.measured(self.data.test) if self.config.test and self.processes.first else None
+        error, companions = self.shared_errors(measured) if self.config.test else (None, {})
         validation = self.errors(self.data.validation)[0] if self.data.validation is not None else None
-        if not self.processes.first:
-            return
+        if self.processes.first:
+            self.leave(measured, error, companions, validation)
+        self.processes.any(False)  # the others wait: nobody reads the result before it is written
+
+    def leave(
+        self, measured: Measurement | None, error: float | None, companions: dict[str, float], validation: float | None
+    ) -> None:
+        """Write the model, what its layers know, and the result."""
         save_model(
             self.run.model, self.training.trained, self.normalize, self.data.classes, self.data.shape, self.config
         )
+        if measured is not None:
+            record_knowledge(self.run, measured, self.data.test.images, self.data.classes)
         self.run.write_json(
             "result.json",
             {
@@ -320,22 +331,3 @@ def stopped_by_signals() -> Iterator[list[int]]:
     if caught:
         signal.raise_signal(caught[0])
     raise TrainingError("another process was asked to stop; what was trained is saved: go on with --resume")
-
-
-def train_batches(config: Config, data: Dataset, normalize: Normalizer, processes: Processes) -> Batches:
-    """Return the batches of the training part, normalised beforehand where that is slow."""
-    if config.augment not in AUGMENTATIONS:
-        raise ConfigError(f"augment={config.augment!r}; {nearest(config.augment, AUGMENTATIONS)}")
-    images: Tensor = to_tensor(data.train.images)
-    beforehand = any(step.name in ("zca", "lcn") for step in normalize.steps) and images.numel() * 4 < 2**32
-    return Batches(
-        normalize.apply_all(data.train.images) if beforehand else images,
-        torch.from_numpy(data.train.labels),
-        config.batch_size,
-        seed=config.seed,
-        shuffle=config.shuffle,
-        normalize=None if beforehand else normalize,
-        augment=AUGMENTATIONS[config.augment],
-        rank=processes.rank,
-        world=processes.world,
-    )

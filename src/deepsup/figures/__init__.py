@@ -1,5 +1,7 @@
-"""Records -> pictures; never needs torch."""
+"""Records -> pictures and pages; never needs torch."""
 
+from deepsup.figures.image import draw_image
 from deepsup.figures.methods import draw_methods
+from deepsup.figures.report import write_report
 
-__all__ = ["draw_methods"]
+__all__ = ["draw_image", "draw_methods", "write_report"]

@@ -25,6 +25,7 @@ from deepsup.objective import Loss, Objective
 from deepsup.supervision import DeeplySupervised, DeepOutput
 from deepsup.training.batches import Batches
 from deepsup.training.distributed import Processes
+from deepsup.training.gradients import GradientStatistics
 from deepsup.training.optimizer import build_optimizer, learning_rate, phases_by_epoch, set_rates
 
 
@@ -45,6 +46,10 @@ class Epoch:
     companion_errors: dict[str, float]
     active: dict[str, float]
     """The fraction of steps at which each companion was above gamma and its alpha above 0."""
+    gradient_means: dict[str, float]
+    """Layer -> mean over the steps recorded; so are the next two. Defined in gradients.py."""
+    gradient_variances: dict[str, float]
+    gradient_norms: dict[str, float]
     images_per_second: float
     seconds: float
 
@@ -69,6 +74,7 @@ class Training:
         self.divisions = 0  # how often a stall has divided the rate
         self.best_error, self.best_epoch = float("inf"), -1
         self.sums = torch.zeros(4 + 3 * len(self.net.taps), dtype=torch.float64)
+        self.gradients = GradientStatistics(self.net.trunk)
         self.objective = build_objective(self.config, self.net)
         self._whole = [end - start for start, end in self.batches.bounds()]  # images of all processes, by step
         self._phase = -1
@@ -105,6 +111,7 @@ class Training:
             if self.step == len(self.batches):  # else a limit has cut it short, and a higher one goes on within it
                 self.epoch, self.step = self.epoch + 1, 0
                 self.sums.zero_()
+                self.gradients.sums.zero_()
             yield epoch
 
     def enter(self, index: int, phase: Phase, new: bool) -> None:
@@ -147,6 +154,8 @@ class Training:
         share = self.processes.world * len(y) / self._whole[self.step]
         self.optimizer.zero_grad()
         torch.autograd.backward(total * share)
+        if config.gradient_every and self.step % config.gradient_every == 0:
+            self.gradients.note()
         self.optimizer.step()
         if config.cap_norms:
             cap_norms(self.net)
@@ -185,6 +194,7 @@ class Training:
             companion_losses={tap: loss / count for tap, (loss, _, _) in by_tap.items()},
             companion_errors={tap: 100 * errors / count for tap, (_, errors, _) in by_tap.items()},
             active={tap: active / count for tap, (_, _, active) in by_tap.items()},
+            **self.gradients.means(self.processes),
             images_per_second=images_per_second,
             seconds=seconds,
         )
@@ -215,6 +225,7 @@ class Training:
             "counters": [self.epoch, self.step, self.iteration, self.divisions, self.best_epoch],
             "best_error": self.best_error,
             "sums": self.processes.sum(self.sums).clone(),
+            "gradients": self.processes.sum(self.gradients.sums).clone(),
             "random": [each.clone() for each in self.processes.gather(torch.get_rng_state())],
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
             "random_python": _plain(random.getstate()),
@@ -231,6 +242,8 @@ class Training:
         self.best_error = state["best_error"]
         # the sums of all processes go on in the first one
         self.sums = state["sums"].clone() if self.processes.first else torch.zeros_like(state["sums"])
+        if self.processes.first and "gradients" in state:  # older checkpoints have none
+            self.gradients.sums = state["gradients"].clone()
         generators = state["random"]
         torch.set_rng_state(generators[self.processes.rank % len(generators)])
         if torch.cuda.is_available() and state["random_cuda"]:
