@@ -22,3 +22,4 @@ test: setup
 bench: setup
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/companions.py
+	$(BIN)/python benchmarks/gradients.py

@@ -74,6 +74,7 @@ def test_a_run_on_one_page(make_run: Make) -> None:
     named = " ".join(each["aria-label"] or "" for each in page.elements["figure"] if "role" in each)
     for words in ("Error of every layer", "Losses", "active", "Variance", "Confusion", "Feature maps", "filters"):
         assert words in named
+    assert "mathdefault" not in page.source  # formulas are off: a class may be called "$"
     assert EVIL in page.text
     assert EVIL not in page.source
 
@@ -172,6 +173,18 @@ def test_the_verb(make_run: Make, capsys: pytest.CaptureFixture[str]) -> None:
     folder = make_run("mine")
     assert main(["report", str(folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["report"] == str(folder / "report.html")
+
+
+@pytest.mark.parametrize("missing", ["matplotlib", "jinja2"])
+def test_without_what_draws_it_says_what_to_install(make_run: Make, missing: str) -> None:
+    code = WITHOUT_TORCH.replace('"torch"', f'"{missing}"').replace(
+        'ImportError("torch is not installed")', f'ImportError(name="{missing}")'
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(make_run("mine"))], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"deepsup: no report: {missing} is not installed; pip install 'deepsup[figures]'\n"
 
 
 @pytest.mark.parametrize(

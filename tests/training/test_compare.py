@@ -85,11 +85,15 @@ def test_the_verb_in_two_processes_with_a_figure(digits: Path, tmp_path: Path, c
     assert set(answer["methods"]) == set(METHODS)
     assert answer["methods"]["DSN-SVM"]["deviation"] is None
     assert Path(answer["figure"]).read_bytes().startswith(b"\x89PNG")
+    page = Path(answer["report"]).read_text()
+    assert all(method in page for method in METHODS)
+    assert "linear probes" in page
     assert (tmp_path / "c" / "methods.svg").read_text().lstrip().startswith("<?xml")
     assert main(words) == 0
     text = capsys.readouterr().out
     assert "CNN-Softmax" in text
     assert "one seed says nothing certain" in text
+    assert text.splitlines()[-1] == f"report: {tmp_path / 'c' / 'report.html'}"
 
 
 def test_what_cannot_be_compared(digits: Path, tmp_path: Path) -> None:

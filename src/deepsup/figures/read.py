@@ -31,6 +31,8 @@ class Story:
     def method(self) -> str:
         """The paper's name of what was trained."""
         plain = self.config.get("taps") in (["none"], [], None)
+        if self.metrics:  # what was trained says more than a config that an older version may have left short
+            plain = not any(record.get("companion_errors") for record in self.metrics)
         loss = str(self.config.get("loss", ""))
         return ("CNN" if plain else "DSN") + ("-Softmax" if loss == "softmax" else "-SVM" if "hinge" in loss else "")
 

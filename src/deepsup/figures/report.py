@@ -17,7 +17,7 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
     """Write one self-contained page about runs and comparisons; return its path.
 
     out: the file; by itself ``report.html`` in the first folder.
-    Its figures are left beside the runs, too: ``plots/`` in the first folder, as PNG and SVG.
+    Its figures are left beside it, in ``plots/``, as PNG and SVG.
     """
     paths = [Path(folder) for folder in folders]
     if not paths:
@@ -29,7 +29,7 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
     out = out or paths[0] / "report.html"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        save_drawings(sections, paths[0] / "plots")
+        save_drawings(sections, out.parent / "plots")
     except OSError as error:
         raise RunError(f"cannot write {out.parent}: {error.strerror}; give another file, --out FILE") from error
     write_whole(out, page.encode())

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from deepsup.figures.read import Story
 from deepsup.figures.style import INK, WIDTH, Drawing, drawable, look, series, series_by_layer, tidy
@@ -66,6 +66,8 @@ def draw_lines(name: str, alt: str, lines: dict[str, list[float]], ylabel: str, 
         positive = any(value > 0 for values in lines.values() for value in values)
         if log and positive:
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # its own one writes formulas
+            axes.yaxis.set_minor_formatter(NullFormatter())
         elif not log:
             axes.set_ylim(bottom=0)
         tidy(axes, "epoch", ylabel)
