@@ -6,6 +6,7 @@ import torch
 from deepsup.config import Config, Phase
 from deepsup.experiment.build import build_net
 from deepsup.recipes import caffe_cifar10
+from deepsup.training.loop import build_objective
 from deepsup.training.optimizer import build_optimizer, learning_rate, phases_by_epoch, set_rates
 
 
@@ -59,6 +60,19 @@ def test_the_caffe_recipe_starts_within_the_authors_bounds() -> None:
     assert conv.weight.std().item() == pytest.approx(0.05, rel=0.02)
     assert sum(p.numel() for p in net.heads.parameters()) == 2_580_510
     assert sum(p.numel() for p in net.trunk.parameters()) == 966_986
+
+
+def test_the_caffe_recipe_starts_at_the_loss_of_zero_scores() -> None:
+    """One-vs-rest, squared: scores near 0 lose K = 10, at the output and at every companion."""
+    torch.manual_seed(0)
+    config = caffe_cifar10()
+    net = build_net(config, 10, (3, 32, 32)).eval()
+    images = torch.randn(8, 3, 32, 32)  # of unit variance, as the authors' data
+    with torch.no_grad():
+        loss = build_objective(config, net)(net(images), torch.arange(8))
+    assert loss.total.item() == pytest.approx(40, rel=0.1)
+    for each in (loss.output_loss, *loss.companion_losses.values()):
+        assert each.item() == pytest.approx(10, rel=0.1)
 
 
 def test_weights_decay_and_biases_do_not() -> None:

@@ -80,6 +80,19 @@ def test_two_runs_with_one_seed_are_the_same_to_the_bit(small: Config, whole: Ru
     assert not torch.equal(weights(other)["net.trunk.conv1.weight"], weights(whole)["net.trunk.conv1.weight"])
 
 
+def test_what_layers_know_over_training(small: Config, tmp_path: Path) -> None:
+    run = train(dataclasses.replace(small, test_every=1, tensorboard=True), tmp_path / "run")
+    assert [sorted(record["test_layers"]) for record in run.metrics] == [["conv1", "conv2", "output"]] * 3
+    for record in run.metrics:
+        for layer, facts in record["test_layers"].items():
+            matrix = np.array(facts["confusion"])
+            error = record["test_error"] if layer == "output" else record["test_companions"][layer]
+            assert matrix.sum() == 100
+            assert 100 - matrix.trace() == pytest.approx(error)
+            assert 0 < facts["confidence"] <= 1
+    assert run.metrics[-1]["test_layers"] == run.inside["layers"]
+
+
 def test_tensorboard_events(small: Config, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

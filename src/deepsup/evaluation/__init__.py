@@ -3,7 +3,7 @@
 from deepsup.evaluation.linear import layer_outputs, probe_layer
 from deepsup.evaluation.maps import FeatureMaps, feature_maps, first_convolution
 from deepsup.evaluation.metrics import Measurement, error_percent, measure
-from deepsup.evaluation.probes import agreement, knowledge
+from deepsup.evaluation.probes import agreement, knowledge, layers_facts
 
 __all__ = [
     "FeatureMaps",
@@ -14,6 +14,7 @@ __all__ = [
     "first_convolution",
     "knowledge",
     "layer_outputs",
+    "layers_facts",
     "measure",
     "probe_layer",
 ]

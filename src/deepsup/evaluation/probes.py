@@ -37,6 +37,12 @@ def layer_facts(scores: Tensor, labels: Tensor) -> dict[str, Any]:
     }
 
 
+def layers_facts(measured: Measurement) -> dict[str, dict[str, Any]]:
+    """Return the facts of every companion and of the output."""
+    layers = {**measured.companions, "output": measured.scores}
+    return {name: layer_facts(scores, measured.labels) for name, scores in layers.items()}
+
+
 def mean_or_none(values: Tensor) -> float | None:
     """Return the mean, or nothing of nothing."""
     return float(values.mean()) if len(values) else None
@@ -84,7 +90,7 @@ def knowledge(measured: Measurement, classes: Sequence[str]) -> dict[str, Any]:
         "classes": list(classes),
         "images": len(measured.labels),
         "absent": [name for name, count in zip(classes, counts, strict=True) if not count],
-        "layers": {name: layer_facts(scores, measured.labels) for name, scores in layers.items()},
+        "layers": layers_facts(measured),
         "agreement": agreement(layers, measured.labels),
         "mistakes": surest_mistakes(measured, classes),
     }

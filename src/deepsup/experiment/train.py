@@ -18,7 +18,7 @@ import torch
 from deepsup.config import Config
 from deepsup.data import KNOWN, Dataset, Part
 from deepsup.errors import RunError, TrainingError
-from deepsup.evaluation import Measurement, measure
+from deepsup.evaluation import Measurement, layers_facts, measure
 from deepsup.experiment.build import build_data, build_net, train_batches
 from deepsup.experiment.knowledge import record_knowledge
 from deepsup.experiment.model import save_model
@@ -216,7 +216,10 @@ class Experiment:
                 checkpoint.save(self.run.checkpoints / "best.pt", {"net": self.training.trained.state_dict()})
         every = self.config.test_every
         if every and (epoch + 1) % every == 0:
-            judged["test_error"], judged["test_companions"] = self.errors(self.data.test)
+            measured = self.measured(self.data.test) if self.processes.first else None
+            judged["test_error"], judged["test_companions"] = self.shared_errors(measured)
+            if measured is not None:
+                judged["test_layers"] = layers_facts(measured)
         return judged
 
     def errors(self, part: Part) -> tuple[float, dict[str, float]]:
@@ -293,7 +296,7 @@ def write_events(writer: Any, record: dict[str, Any]) -> None:
     """Write every number of an epoch's record."""
     for name, value in record.items():
         if isinstance(value, dict):
-            for tap, each in value.items():
+            for tap, each in ((tap, each) for tap, each in value.items() if isinstance(each, float)):
                 writer.add_scalar(f"{name}/{tap}", each, record["epoch"])
         elif name not in ("epoch", "phase"):
             writer.add_scalar(name, value, record["epoch"])
