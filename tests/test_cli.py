@@ -130,7 +130,8 @@ def test_interrupted(monkeypatch, capsys):
 
 
 SLEEPER = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
 import deepsup.cli, deepsup.data
 deepsup.data.get = lambda *_: (print("on", file=sys.stderr, flush=True), time.sleep(30))
 sys.exit(deepsup.cli.main(["data", "get", "mnist"]))

@@ -9,6 +9,7 @@ from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from deepsup import DeeplySupervised, Objective, supervise
+from deepsup.training.distributed import joined
 
 BATCH = 8
 
@@ -36,25 +37,28 @@ def settings(net: DeeplySupervised, x: Tensor, y: Tensor, case: str) -> dict[str
     return {"alpha": alpha, "gamma": {"conv1": gamma[case], "pool1": 0.0, "conv2": 0.0}}
 
 
+def run(case: str, folder: Path, rank: int) -> None:
+    """Take two steps of one case and save the gradients of the second."""
+    rows = slice(rank * BATCH // 2, (rank + 1) * BATCH // 2)
+    net, x, y = build()
+    parallel = DistributedDataParallel(net)
+    objective = Objective(parallel, **settings(net, x, y, case))
+    for _ in range(2):  # a second step raises where a parameter was not used in the first
+        parallel.zero_grad()
+        loss = objective(parallel(x[rows]), y[rows])
+        loss.total.backward()
+    totals = loss.total.detach()
+    distributed.all_reduce(totals)
+    if rank == 0:
+        gradients = {name: p.grad for name, p in net.named_parameters()}
+        torch.save({"total": totals / 2, "gradients": gradients}, folder / f"{case}.pt")
+
+
 def main(folder: Path) -> None:
     """Run every case and save its gradients."""
-    distributed.init_process_group("gloo")
-    rank = distributed.get_rank()
-    rows = slice(rank * BATCH // 2, (rank + 1) * BATCH // 2)
-    for case in ("gated", "open for one", "closed for one"):
-        net, x, y = build()
-        parallel = DistributedDataParallel(net)
-        objective = Objective(parallel, **settings(net, x, y, case))
-        for _ in range(2):  # a second step raises where a parameter was not used in the first
-            parallel.zero_grad()
-            loss = objective(parallel(x[rows]), y[rows])
-            loss.total.backward()
-        totals = loss.total.detach()
-        distributed.all_reduce(totals)
-        if rank == 0:
-            gradients = {name: p.grad for name, p in net.named_parameters()}
-            torch.save({"total": totals / 2, "gradients": gradients}, folder / f"{case}.pt")
-    distributed.destroy_process_group()
+    with joined("cpu") as processes:
+        for case in ("gated", "open for one", "closed for one"):
+            run(case, folder, processes.rank)
 
 
 if __name__ == "__main__":

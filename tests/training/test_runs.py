@@ -209,12 +209,21 @@ def last_step(folder: Path) -> int:
     return int(held[-1].stem.split("-")[1]) if held else 0
 
 
+# a shell's background jobs begin with SIGINT ignored, and so would what they start
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from deepsup.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_a_signal_saves_and_leaves(small: Config, tmp_path: Path, number: int, code: int) -> None:
     flags = ["--data", small.data, "--epochs", "2000", "--batch-size", "30", "--checkpoint-minutes", "60"]
     process = subprocess.Popen(
-        [*command(tmp_path / "run")[:-1], *flags], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env=environment(),
+        [sys.executable, "-c", INTERRUPTIBLE, "train", "--out", str(tmp_path / "run"), *flags], stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True, env=environment(),
     )  # fmt: skip
     assert process.stderr is not None
     process.stderr.readline()  # an epoch has ended

@@ -320,7 +320,8 @@ def stopped_by_signals() -> Iterator[list[int]]:
     before = {}
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, lambda given, _frame: caught.append(given))
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: what it shields from is no reason to stop
+                before[number] = signal.signal(number, lambda given, _frame: caught.append(given))
     except ValueError:  # not the main thread: signals go elsewhere
         pass
     try:

@@ -1,5 +1,6 @@
 """The environment that torchrun sets -> this process's place among all of them, and sums over them."""
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +46,11 @@ class Processes:
 
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
-    """Join the other processes if torchrun started several; leave them at the end."""
+    """Join the other processes if torchrun started several; leave them at the end.
+
+    What DDP has wrapped must be gone by then: a reducer that outlives its group is the last to hold it, and torch then
+    waits, with Python's lock held, for a thread that waits for that lock.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1 or distributed.is_initialized():
         yield Processes() if world == 1 else Processes(distributed.get_rank(), world)
@@ -53,7 +58,6 @@ def joined(device: str) -> Iterator[Processes]:
     distributed.init_process_group(
         "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo", timeout=timedelta(minutes=30)
     )
-    try:
-        yield Processes(distributed.get_rank(), distributed.get_world_size())
-    finally:
-        distributed.destroy_process_group()
+    yield Processes(distributed.get_rank(), distributed.get_world_size())
+    gc.collect()
+    distributed.destroy_process_group()
