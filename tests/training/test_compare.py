@@ -50,7 +50,7 @@ def test_rates_are_chosen_on_validation_and_the_test_set_is_not_read(answer: dic
     for method, each in answer["methods"].items():
         found = {}
         for lr in (0.003, 0.01):
-            run = Run(folder / "search" / f"{method.lower()}-lr{lr:g}")
+            run = Run(folder / "search" / f"{method.lower()}-lr{lr:g}-seed0")
             assert run.result["error"] is None
             assert (run.config.validation, run.config.train_size) == (90, 150)
             assert not run.config.test
@@ -101,7 +101,7 @@ def test_what_cannot_be_compared(digits: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="seeds=0"):
         compare(config, tmp_path, seeds=0)
     with pytest.raises(TrainingError, match="diverges at every rate tried"):
-        compare(config, tmp_path / "a", seeds=1, rates=(1e9,))
+        compare(config, tmp_path / "a", seeds=1, rates=(1e9, 2e9))
     with pytest.raises(ConfigError, match="expected learning rates above 0"):
         compare(config, tmp_path, rates=(0.1, 0.0))
     with pytest.raises(ConfigError, match="compare chooses one learning rate"):
