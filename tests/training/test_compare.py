@@ -107,6 +107,6 @@ def test_what_cannot_be_compared(digits: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="compare chooses one learning rate"):
         compare(replace(config, phases=(Phase(1, 0.1),)), tmp_path)
     with pytest.raises(TrainingError, match="batch_size=240 with 192 training images"):  # a mistake is no divergence
-        compare(replace(config, batch_size=240), tmp_path / "b", rates=(0.1,))
+        compare(replace(config, batch_size=240), tmp_path / "b", rates=(0.1, 0.2))
     with pytest.raises(TrainingError, match="finds no CUDA"):
         compare(replace(config, device="cuda"), tmp_path / "c")
