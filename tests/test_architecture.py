@@ -28,6 +28,7 @@ ROWS = [
     ["recipes"],
     ["experiment"],
     ["estimator", "export", "figures", "theory"],
+    ["reproduction"],
     ["cli"],
     ["__init__", "__main__"],
 ]

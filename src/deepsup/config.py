@@ -102,6 +102,7 @@ class Config:
     limit_steps: int | None = knob(None, "stop after so many steps in all: a smoke run", least=1)
     test: bool = knob(True, "read the test set at the end")
     test_every: int = knob(0, "record the test error every so many epochs; 0 is at the end only", least=0)
+    validate_every: int = knob(1, "judge the validation images every so many epochs; 0 is at the end only", least=0)
     gradient_every: int = knob(10, "record gradient statistics at every so many steps of an epoch; 0 is off", least=0)
     select: str = knob("last", "keep the weights of the last epoch or of the best validation error", among="last best")
     checkpoint_minutes: float = knob(2.0, "save at the first step after so many minutes", least=0)
@@ -115,6 +116,11 @@ class Config:
             raise ConfigError(
                 f"anneal={self.anneal} select={self.select} without validation images; expected some to judge by; "
                 f"set validation, e.g. --validation 100"
+            )
+        if (self.anneal == "stall" or self.select == "best") and self.validate_every != 1:
+            raise ConfigError(
+                f"validate_every={self.validate_every} with anneal={self.anneal} select={self.select}; expected 1: "
+                f"they judge every epoch"
             )
         if self.nesterov and not self.momentum:
             raise ConfigError(f"nesterov with momentum={self.momentum:g}; expected a momentum above 0")

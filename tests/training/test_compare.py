@@ -74,7 +74,10 @@ def test_paired_differences_with_students_interval() -> None:
     assert found["interval"] == pytest.approx(
         [-0.5 - 3.182446 * 0.408248 / 2, -0.5 + 3.182446 * 0.408248 / 2], rel=1e-5
     )
-    assert paired([1.0], [2.0]) == {"mean": -1.0, "interval": None}
+    assert found["p"] == pytest.approx(0.0917, abs=1e-4)  # t = 2.449490 of 3 degrees
+    assert paired([1.0], [2.0]) == {"mean": -1.0, "interval": None, "p": None}
+    assert paired([1.0, 1.0], [1.0, 1.0])["p"] == 1
+    assert paired([1.0, 2.0], [2.0, 3.0])["p"] == 0
 
 
 def test_the_verb_in_two_processes_with_a_figure(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from deepsup.cli import data as data
 from deepsup.cli import inside as inside
 from deepsup.cli import networks as networks
+from deepsup.cli import reproduce as reproduce
 from deepsup.cli import runs as runs
 from deepsup.cli.app import main
 

@@ -102,7 +102,9 @@ def search_jobs(arm: Arm, folder: Path) -> Iterator[Job]:
         held = max(1, min(max(available // 5, available - wanted), 5000))  # all not trained on, at least a fifth
         size = min(wanted, available - held)
         for seed in range(trial.seed, trial.seed + arm.searches):
-            candidate = replace(trial, validation=held, train_size=size, test=False, test_every=0, seed=seed)
+            candidate = replace(
+                trial, validation=held, train_size=size, validate_every=0, test=False, test_every=0, seed=seed
+            )
             yield Job(arm.name, choice, candidate, folder / "search" / f"{slug(arm.name)}-{choice}-seed{seed}")
 
 

@@ -107,12 +107,14 @@ def summarised(config: Config, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
-    """Return the mean difference over seeds and its 95 % confidence interval (Student's t); below 0, ours is better."""
+    """Return the mean difference over seeds, its 95 % interval and p (Student's t); below 0, ours is better."""
     from scipy import stats
 
     differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-    if len(differences) < 2:
-        return {"mean": mean(differences), "interval": None}
-    half = float(stats.t.ppf(0.975, len(differences) - 1)) * stdev(differences) / len(differences) ** 0.5
     middle = mean(differences)
-    return {"mean": middle, "interval": [middle - half, middle + half]}
+    if len(differences) < 2:
+        return {"mean": middle, "interval": None, "p": None}
+    error = stdev(differences) / len(differences) ** 0.5
+    half = float(stats.t.ppf(0.975, len(differences) - 1)) * error
+    p = 2 * float(stats.t.sf(abs(middle) / error, len(differences) - 1)) if error else float(middle == 0)
+    return {"mean": middle, "interval": [middle - half, middle + half], "p": p}

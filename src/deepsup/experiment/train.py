@@ -209,7 +209,8 @@ class Experiment:
     def judged(self, epoch: int) -> dict[str, Any]:
         """Return the validation error, and the test error where it is to be recorded; keep the best weights."""
         judged: dict[str, Any] = {}
-        if self.data.validation is not None:
+        every = self.config.validate_every
+        if self.data.validation is not None and every and (epoch + 1) % every == 0:
             errors = self.errors(self.data.validation)
             judged = {"validation_error": errors[0], "validation_companions": errors[1]}
             if self.training.judge(epoch, errors[0]) and self.processes.first:
@@ -275,7 +276,7 @@ class Experiment:
                 "seconds": round(self.elapsed(), 3),
                 "train_images": len(self.data.train),
                 "test_images": len(self.data.test),
-                "best_epoch": self.training.best_epoch if self.data.validation is not None else None,
+                "best_epoch": self.training.best_epoch if self.training.best_epoch >= 0 else None,
             },
         )
 

@@ -1,0 +1,155 @@
+"""What a target trains: rows of arms with the paper's numbers, the three presets, and how long they take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from deepsup.config import Config
+from deepsup.data import KNOWN, load_data
+from deepsup.errors import ConfigError, nearest
+from deepsup.experiment.arms import Arm
+from deepsup.record import whole_file
+
+PRESETS = ("paper", "cpu", "smoke")
+
+# images a second in training on two cores (AVX2), both busy, batches of 64: `deepsup bench` for the machine at hand
+SPEED = {
+    "cnn": 5000.0, "fast": 600.0, "nin-mnist": 250.0, "nin-cifar10": 74.0, "nin-cifar100": 74.0, "nin-svhn": 37.0,
+    "maxout-mnist": 150.0, "maxout-cifar10": 29.0, "maxout-svhn": 60.0, "stochastic-pooling-mnist": 300.0,
+    "stochastic-pooling-cifar10": 150.0, "stochastic-pooling-svhn": 120.0, "dropconnect-cifar10": 150.0,
+    "dropconnect-svhn": 100.0, "tree-cifar100": 100.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """An arm, the paper's number for it where there is one, and what differs from the paper's protocol."""
+
+    arm: Arm
+    paper: float | None = None
+    differs: str = ""
+    line: str = ""
+    """In a figure over ``x``: the line it belongs to."""
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rows of a target, in groups that are run one after the other."""
+
+    groups: tuple[tuple[Row, ...], ...]
+    runs: str
+    """The folder of its runs; targets that name the same one share them."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Rows to test against each other, seed by seed: the one that should have the lower error first."""
+    x: str = ""
+    """What the figure's rows are drawn over; nothing: bars."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, in order."""
+        return tuple(row for group in self.groups for row in group)
+
+
+def check_preset(preset: str) -> None:
+    """Refuse a preset that there is none of."""
+    if preset not in PRESETS:
+        raise ConfigError(f"no preset {preset!r}; {nearest(preset, PRESETS)}")
+
+
+def with_seeds(plan: Plan, seeds: int | None) -> Plan:
+    """Return the plan with another number of seeds in every row."""
+    if seeds is None:
+        return plan
+    if seeds < 1:
+        raise ConfigError(f"seeds={seeds}; expected at least 1")
+    groups = tuple(tuple(replace(row, arm=replace(row.arm, seeds=seeds)) for row in group) for group in plan.groups)
+    return replace(plan, groups=groups)
+
+
+def minutes(plan: Plan) -> float:
+    """Return about how many minutes a plan takes on two cores: images to be seen, over images a second."""
+    return sum(seconds(config) for row in plan.rows for config in trainings(row.arm)) / 60
+
+
+def trainings(arm: Arm) -> list[Config]:
+    """Return the configs of all runs of an arm; the first choice stands for the one that will be chosen."""
+    tried = [arm.trial(config) for config in arm.choices.values()] * arm.searches if len(arm.choices) > 1 else []
+    return tried + [next(iter(arm.choices.values()))] * arm.seeds
+
+
+def seconds(config: Config) -> float:
+    """Return about how long one run takes on two cores."""
+    images = config.train_size or KNOWN[config.data].counts["train"] + (531_131 if config.extra else 0)
+    return 2 + images * config.total_epochs / SPEED[config.network]
+
+
+def smoked(plan: Plan, folder: Path) -> Plan:
+    """Return the plan of a few seconds: tiny pictures, two steps, one seed, one row in a group chooses; the same nets."""
+    return replace(
+        plan,
+        groups=tuple(
+            tuple(smoked_row(row, folder, 2 if place == 0 else 1) for place, row in enumerate(group))
+            for group in plan.groups
+        ),
+    )
+
+
+def smoked_row(row: Row, folder: Path, most: int) -> Row:
+    """Return a row of the smoke preset, with at most so many choices."""
+    choices = {name: smoked_config(config, folder) for name, config in list(row.arm.choices.items())[:most]}
+    arm = replace(row.arm, choices=choices, seeds=1, searches=1, trial=lambda config: config)
+    return replace(row, arm=arm, differs="smoke: 60 embedded digits, two steps; it shows that all runs, no more")
+
+
+def smoked_config(config: Config, folder: Path) -> Config:
+    """Return a config that ends within a second or two."""
+    data = smoke_data(folder, colour=config.data != "mnist")
+    phases = tuple(replace(phase, epochs=1, anneal_at=()) for phase in config.phases)
+    return replace(
+        config, data=str(data), train_size=40, extra=False, epochs=2, batch_size=10, anneal_at=(), phases=phases,
+        limit_steps=None if phases else 2, gradient_every=1, tensorboard=False,
+    )  # fmt: skip
+
+
+def smoke_data(folder: Path, colour: bool) -> Path:
+    """Write 60 embedded digits to train on and 20 to test on, grey 28x28 or colour 32x32; return the file."""
+    path = folder.resolve() / f"smoke-{'colour' if colour else 'grey'}.npz"
+    if path.is_file():
+        return path
+    digits = load_data("mnist-mini")
+    arrays: dict[str, np.ndarray] = {}
+    for name, part, count in (("train", digits.train, 6), ("test", digits.test, 2)):
+        first = np.concatenate([np.flatnonzero(part.labels == label)[:count] for label in range(10)])
+        images = part.images[first]
+        if colour:
+            images = np.repeat(np.pad(images, ((0, 0), (0, 0), (2, 2), (2, 2))), 3, axis=1)
+        arrays |= {f"{name}_images": images.transpose(0, 2, 3, 1), f"{name}_labels": part.labels[first]}
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as part_file, part_file.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type] # its own keyword comes first in the stubs
+    return path
+
+
+def differences(config: Config, full: Config) -> str:
+    """Say in what a config departs from the paper's full protocol."""
+    size = full.train_size or KNOWN[full.data].counts["train"] + (531_131 if full.extra else 0)
+    told = []
+    if (config.train_size or size) != size:
+        told.append(f"{config.train_size:,} training images, not {size:,}")
+    for name, words in (("total_epochs", "{} epochs, not {}"), ("batch_size", "batch {}, not {}")):
+        ours, theirs = getattr(config, name), getattr(full, name)
+        if ours != theirs:
+            told.append(words.format(ours, theirs))
+    if config.network != full.network:
+        told.append(f"the net {config.network}, not {full.network}")
+    return "; ".join(told)
+
+
+def at(config: Config, rates: Sequence[float], alphas: Sequence[float] = ()) -> dict[str, Config]:
+    """Return the choices: every learning rate, for a net with companions with every alpha."""
+    if config.taps in (("none",), ()) or not alphas:
+        return {f"lr{lr:g}": replace(config, lr=lr) for lr in rates}
+    return {f"lr{lr:g}-alpha{alpha:g}": replace(config, lr=lr, alpha=(alpha,)) for lr in rates for alpha in alphas}

@@ -1,0 +1,161 @@
+"""The paper's figures and claims -> the rows to train: the four methods over sizes, epochs, rates and losses."""
+
+from dataclasses import replace
+
+from deepsup.config import Config, Phase
+from deepsup.experiment.arms import Arm
+from deepsup.experiment.compare import METHODS, for_method
+from deepsup.recipes import find_recipe
+from deepsup.reproduction.plan import Plan, Row, at, differences
+
+RATES = (0.003, 0.01, 0.03, 0.1)
+ALPHAS = (0.1, 1.0)
+SIZE_SEEDS = {500: 10, 60000: 3}
+SMALL = Config(
+    data="mnist", network="cnn", train_size=1000, epochs=20, batch_size=50, tensorboard=False, gradient_every=0
+)
+"""What the studies on few digits train on a CPU: a conventional CNN with the paper's two dropouts."""
+
+
+def digits(preset: str, size: int | None, epochs: int) -> Config:
+    """Return the base of a study on MNIST: the paper's net and protocol, or the small net for a CPU."""
+    if preset == "paper":
+        return replace(find_recipe("dsn-mnist"), train_size=size, tensorboard=False, batch_size=min(128, size or 128))
+    return replace(SMALL, train_size=size, epochs=epochs)
+
+
+def rates(preset: str) -> tuple[float, ...]:
+    """Return the learning rates to choose from: the paper's net under |w|^2 and C = 10 needs lower ones."""
+    return (0.0003, 0.001, 0.003) if preset == "paper" else RATES
+
+
+def told(config: Config) -> str:
+    """Say what differs from the paper's protocol, the number of images aside: the studies vary it."""
+    return differences(config, replace(find_recipe("dsn-mnist"), train_size=config.train_size))
+
+
+def four(config: Config, preset: str, seeds: int, searches: int, trial: dict[str, int] | None = None) -> list[Arm]:
+    """Return the four methods, each with its rates, those with companions with their alphas too."""
+    return [
+        Arm(method, at(for_method(config, method), rates(preset), ALPHAS), seeds, searches,
+            trial=lambda given: replace(given, **(trial or {})))  # type: ignore[arg-type] # sizes and epochs
+        for method in METHODS
+    ]  # fmt: skip
+
+
+def sizes(preset: str) -> Plan:
+    """Fig. 2b: the four methods with few digits and with more; on a CPU the paper's net too, at 500."""
+    epochs = {250: 40, 500: 40, 1000: 40, 2000: 20}
+    if preset == "paper":
+        epochs = dict.fromkeys((500, 1000, 2000, 5000, 10000, 20000, 60000), 100)
+    groups = []
+    for size, passes in epochs.items():
+        config = digits(preset, size, passes)
+        arms = four(config, preset, seeds=SIZE_SEEDS.get(size, 5), searches=2 if size <= 500 else 1)
+        groups.append(tuple(sized(arm, size, told(config)) for arm in arms))
+    if preset == "cpu":
+        groups.append(paper_net_at_500())
+    pairs = [
+        (f"{ours}, {size:,} digits", f"{theirs}, {size:,} digits")
+        for size in epochs
+        for ours, theirs in (("DSN-SVM", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-Softmax", "CNN-Softmax"))
+    ]
+    if preset == "cpu":
+        pairs.append(("DSN-SVM, NIN, 500 digits", "CNN-Softmax, NIN, 500 digits"))
+    return Plan(tuple(groups), f"fig2b-{preset}", tuple(pairs), "training digits")
+
+
+def sized(arm: Arm, size: int, differs: str) -> Row:
+    """Return a row of Fig. 2b."""
+    return Row(replace(arm, name=f"{arm.name}, {size:,} digits"), differs=differs, line=arm.name, x=size)
+
+
+def paper_net_at_500() -> tuple[Row, ...]:
+    """Return the two methods of the claim, on the paper's own net: the size at which it says 26 %."""
+    config = replace(SMALL, train_size=500, epochs=30, batch_size=25, network="nin-mnist", normalize="none")
+    chosen = {"DSN-SVM": (0.005, 0.01, 0.02), "CNN-Softmax": (0.01, 0.03, 0.1)}
+    return tuple(
+        Row(Arm(f"{method}, NIN, 500 digits", at(for_method(config, method), at_rates), 5), differs=told(config))
+        for method, at_rates in chosen.items()
+    )
+
+
+def course(preset: str) -> Plan:
+    """Figs. 2a and 2c: the four methods on all digits, the test error after every epoch."""
+    config = replace(digits(preset, None, 6), test_every=1, batch_size=128)
+    trial = {} if preset == "paper" else {"train_size": 10_000, "epochs": 4}
+    rows = tuple(Row(arm, differs=told(config)) for arm in four(config, preset, 3, 1, trial))
+    pairs = (("DSN-Softmax", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-SVM", "CNN-Softmax"))
+    return Plan((rows,), f"fig2a-{preset}", pairs)
+
+
+def robustness(preset: str) -> Plan:
+    """The error over a grid of learning rates, the companions' settings left as they are by default."""
+    config = digits(preset, 1000, 20)
+    grid = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3) if preset == "cpu" else (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+    rows = tuple(
+        Row(Arm(f"{method}, lr {lr:g}", at(for_method(config, method), (lr,)), 3), None, told(config), method, lr)
+        for method in METHODS for lr in grid
+    )  # fmt: skip
+    return Plan((rows,), f"robustness-{preset}", x="learning rate")
+
+
+def pretraining(preset: str) -> Plan:
+    """Greedy layer-wise supervised pre-training and fine-tuning, joint training, and the plain net: equal epochs."""
+    stage = 10 if preset == "cpu" else 25
+    whole = replace(
+        digits(preset, 1000, 4 * stage), epochs=4 * stage, anneal="epochs", anneal_at=(3 * stage,), taps=("network",)
+    )
+    joint, plain = for_method(whole, "DSN-SVM"), for_method(whole, "CNN-SVM")
+    layers = ("conv1", "conv2") if preset == "cpu" else ("conv1", "conv2", "conv3")
+    arms = [
+        Arm("DSN-SVM, joint", at(joint, rates(preset), ALPHAS), 5),
+        Arm("CNN-SVM, plain", at(plain, rates(preset)), 5),
+        Arm("greedy pre-training", {f"lr{lr:g}": greedy(joint, lr, layers, stage) for lr in rates(preset)}, 5),
+    ]
+    pairs = (
+        ("DSN-SVM, joint", "greedy pre-training"),
+        ("DSN-SVM, joint", "CNN-SVM, plain"),
+        ("greedy pre-training", "CNN-SVM, plain"),
+    )
+    return Plan((tuple(Row(arm, differs=told(whole)) for arm in arms),), f"pretraining-{preset}", pairs)
+
+
+def greedy(config: Config, lr: float, layers: tuple[str, ...], stage: int) -> Config:
+    """Return one phase a hidden layer, each with its companion alone, then the whole net without companions."""
+    left = 4 * stage - len(layers) * stage
+    tuning = Phase(left, lr, companions=False, reset_momentum=True, anneal_at=(max(1, left - stage),))
+    return replace(config, lr=lr, phases=(*(Phase(stage, lr, only=layer) for layer in layers), tuning))
+
+
+def hinges(preset: str) -> Plan:
+    """L1 against L2: the plain and the squared hinge, with companions and without."""
+    config = digits(preset, 1000, 20)
+    arms = [
+        Arm(f"{method}, {name}", at(replace(for_method(config, method), loss=loss), rates(preset), ALPHAS), 5)
+        for method in ("DSN-SVM", "CNN-SVM") for name, loss in (("L2", "squared_hinge"), ("L1", "hinge"))
+    ]  # fmt: skip
+    pairs = (("DSN-SVM, L2", "DSN-SVM, L1"), ("CNN-SVM, L2", "CNN-SVM, L1"))
+    return Plan((tuple(Row(arm, differs=told(config)) for arm in arms),), f"l1-l2-{preset}", pairs)
+
+
+def cifar_pair(preset: str) -> Plan:
+    """Gradient variance and Fig. 3: the paper's net on CIFAR-10, with companions and without."""
+    full = replace(find_recipe("dsn-cifar10"), tensorboard=False, gradient_every=1)
+    config, chosen, seeds = full, rates("paper"), 3
+    if preset == "cpu":
+        config = replace(
+            full, train_size=3000, epochs=5, batch_size=32, anneal="triangle", anneal_at=(), norms=False, balance=1.0,
+            schedule="constant", taps=("conv1", "conv2", "conv3"),
+        )  # fmt: skip
+        chosen, seeds = (0.005, 0.02), 2
+    cut = {"train_size": 1000, "epochs": 3} if preset == "cpu" else {}
+    differs = differences(config, full)
+    if preset == "cpu":
+        differs += "; no |w|^2, C = 1, alpha constant; taps on the raw convolutions, as the authors' code has them"
+    rows = tuple(
+        Row(Arm(method, at(for_method(config, method), chosen), seeds, trial=lambda given: replace(given, **cut)),  # type: ignore[arg-type]
+            differs=differs)
+        for method in ("DSN-SVM", "CNN-SVM")
+    )  # fmt: skip
+    return Plan((rows,), f"nin-cifar10-{preset}", (("DSN-SVM", "CNN-SVM"),))
