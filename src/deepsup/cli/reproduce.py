@@ -43,7 +43,7 @@ def reproduce(
     elif repeat is not None:
         _repeat(target, preset, results or Path("results"), repeat, json)
     elif target == "all":
-        from deepsup.reproduction import NAMES
+        from deepsup.reproduction.targets import NAMES
 
         records = [_one(name, preset, out, jobs, seeds, results) for name in NAMES]
         show({"targets": records}, "\n\n".join(_text(record) for record in records), json)
@@ -112,7 +112,8 @@ def _test(test: dict[str, Any]) -> str:
 
 def _list(out: Path, json: bool) -> None:
     """Say what there is to reproduce and how long it takes."""
-    from deepsup.reproduction import NAMES, TARGETS, minutes, plan_of
+    from deepsup.reproduction import minutes, plan_of
+    from deepsup.reproduction.targets import NAMES, TARGETS
 
     told: dict[str, dict[str, Any]] = {}
     for name in NAMES:

@@ -10,12 +10,15 @@ from deepsup.figures.knowledge import draw_maps
 from deepsup.figures.methods import COLOURS, mark
 from deepsup.figures.read import read_run
 from deepsup.figures.style import CYCLE, WIDTH, Drawing, look, number, tidy
+from deepsup.figures.theory import draw_theory
 
 HATCHES = ("", "//")
 
 
 def draw_record(record: Mapping[str, Any], folder: Path) -> Path | None:
     """Draw what a record says and write it as PNG and SVG; return the PNG's path, nothing where nothing was found."""
+    if record["target"] == "theory":
+        return draw_theory(dict(record), folder)
     if record["figure"]["kind"] == "maps":
         drawing = draw_feature_maps(record, folder.parents[1])  # runs lie beside the folder of the records
     else:

@@ -34,7 +34,7 @@ def row(record: Record, name: str) -> Mapping[str, Any] | None:
     return found[0] if found and found[0]["mean"] is not None else None
 
 
-def test(record: Record, name: str) -> Mapping[str, Any] | None:
+def comparison(record: Record, name: str) -> Mapping[str, Any] | None:
     """Return a paired test by its name, if it has an interval."""
     found = [each for each in record.get("tests", []) if each["test"] == name]
     return found[0] if found and found[0]["interval"] is not None else None
@@ -79,7 +79,7 @@ def table_order(name: str, record: Record) -> Judged:
 def methods(record: Record) -> Judged:
     """Judge whether both DSNs beat their CNNs on MNIST."""
     names = ("DSN-Softmax - CNN-Softmax", "DSN-SVM - CNN-SVM")
-    found = [test(record, name) for name in names]
+    found = [comparison(record, name) for name in names]
     told = "; ".join(f"{each['test']} {each['mean']:+.2f} (p {each['p']:.2g})" for each in found if each)
     return told, (REPRODUCED if all(map(better, found)) else NOT_REPRODUCED) if told else NOT_RUN
 
@@ -88,7 +88,7 @@ def gain(record: Record) -> Judged:
     """Judge the gain of DSN-SVM over CNN-Softmax at 500 digits: on the paper's net where it was run."""
     told, verdicts = [], []
     for where in ("NIN, 500 digits", "500 digits"):
-        each, pair = row(record, f"gain, {where}"), test(record, f"DSN-SVM, {where} - CNN-Softmax, {where}")
+        each, pair = row(record, f"gain, {where}"), comparison(record, f"DSN-SVM, {where} - CNN-Softmax, {where}")
         if each and pair:
             told.append(f"{where}: {each['mean']:+.1f} % (p {pair['p']:.2g}, n {pair['n']})")
             verdicts.append(better(pair) and each["mean"] >= 0.75 * GAIN_AT_500)
@@ -109,7 +109,7 @@ def smaller_is_better(record: Record) -> Judged:
 def generalisation(record: Record) -> Judged:
     """Judge whether both nets fit the training digits and DSN has the lower test error."""
     trained = {name: row(record, f"{name}, training error") for name in ("CNN-SVM", "DSN-SVM")}
-    pair = test(record, "DSN-SVM - CNN-SVM")
+    pair = comparison(record, "DSN-SVM - CNN-SVM")
     if pair is None or None in trained.values():
         return "", NOT_RUN
     told = ", ".join(f"{name} {each['mean']:.2f} % in training" for name, each in trained.items() if each)
@@ -162,7 +162,7 @@ def faster(record: Record) -> Judged:
 
 def hinges(record: Record) -> Judged:
     """Judge whether the two hinges differ by less than a tenth of the error, or not certainly."""
-    found = [test(record, f"{name}, L2 - {name}, L1") for name in ("DSN-SVM", "CNN-SVM")]
+    found = [comparison(record, f"{name}, L2 - {name}, L1") for name in ("DSN-SVM", "CNN-SVM")]
     if None in found:
         return "", NOT_RUN
     told = "; ".join(f"{each['test']} {each['mean']:+.2f} (p {each['p']:.2g})" for each in found if each)
@@ -176,7 +176,7 @@ def hinges(record: Record) -> Judged:
 
 def joint(record: Record) -> Judged:
     """Judge whether joint training beats greedy pre-training with fine-tuning."""
-    pair = test(record, "DSN-SVM, joint - greedy pre-training")
+    pair = comparison(record, "DSN-SVM, joint - greedy pre-training")
     if pair is None:
         return "", NOT_RUN
     return f"{pair['mean']:+.2f} points (p {pair['p']:.2g}, n {pair['n']})", REPRODUCED if better(

@@ -87,14 +87,10 @@ def seconds(config: Config) -> float:
 
 
 def smoked(plan: Plan, folder: Path) -> Plan:
-    """Return the plan of a few seconds: tiny pictures, two steps, one seed, one row in a group chooses; the same nets."""
-    return replace(
-        plan,
-        groups=tuple(
-            tuple(smoked_row(row, folder, 2 if place == 0 else 1) for place, row in enumerate(group))
-            for group in plan.groups
-        ),
-    )
+    """Return the plan of a few seconds: tiny pictures, two steps, one seed; the same nets; the first row chooses."""
+    first = plan.rows[0]
+    groups = tuple(tuple(smoked_row(row, folder, 2 if row is first else 1) for row in group) for group in plan.groups)
+    return replace(plan, groups=groups)
 
 
 def smoked_row(row: Row, folder: Path, most: int) -> Row:
@@ -106,27 +102,30 @@ def smoked_row(row: Row, folder: Path, most: int) -> Row:
 
 def smoked_config(config: Config, folder: Path) -> Config:
     """Return a config that ends within a second or two."""
-    data = smoke_data(folder, colour=config.data != "mnist")
+    small = config.network.startswith(("nin", "fast"))  # these take images of any size
+    grey = config.data == "mnist"
+    data = smoke_data(folder, channels=1 if grey else 3, side=12 if small else 28 if grey else 32)
     phases = tuple(replace(phase, epochs=1, anneal_at=()) for phase in config.phases)
     return replace(
-        config, data=str(data), train_size=40, extra=False, epochs=2, batch_size=10, anneal_at=(), phases=phases,
-        limit_steps=None if phases else 2, gradient_every=1, tensorboard=False,
+        config, data=str(data), train_size=40, extra=False, epochs=2, batch_size=8, anneal_at=(), phases=phases,
+        limit_steps=None if phases else 2, gradient_every=1, tensorboard=False, keep=1,
     )  # fmt: skip
 
 
-def smoke_data(folder: Path, colour: bool) -> Path:
-    """Write 60 embedded digits to train on and 20 to test on, grey 28x28 or colour 32x32; return the file."""
-    path = folder.resolve() / f"smoke-{'colour' if colour else 'grey'}.npz"
+def smoke_data(folder: Path, channels: int, side: int) -> Path:
+    """Write 60 embedded digits to train on and 20 to test on, of so many channels and pixels; return the file."""
+    path = folder.resolve() / f"smoke-{channels}x{side}.npz"
     if path.is_file():
         return path
-    digits = load_data("mnist-mini")
+    digits, edge = load_data("mnist-mini"), max(0, (side - 28) // 2)
     arrays: dict[str, np.ndarray] = {}
     for name, part, count in (("train", digits.train, 6), ("test", digits.test, 2)):
         first = np.concatenate([np.flatnonzero(part.labels == label)[:count] for label in range(10)])
-        images = part.images[first]
-        if colour:
-            images = np.repeat(np.pad(images, ((0, 0), (0, 0), (2, 2), (2, 2))), 3, axis=1)
-        arrays |= {f"{name}_images": images.transpose(0, 2, 3, 1), f"{name}_labels": part.labels[first]}
+        images = np.pad(part.images[first], ((0, 0), (0, 0), (edge, edge), (edge, edge)))
+        if side < 28:
+            images = images[:, :, 2:-2:2, 2:-2:2]
+        images = np.repeat(images, channels, axis=1).transpose(0, 2, 3, 1)
+        arrays |= {f"{name}_images": images, f"{name}_labels": part.labels[first]}
     folder.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as part_file, part_file.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type] # its own keyword comes first in the stubs

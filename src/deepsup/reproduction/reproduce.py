@@ -17,6 +17,7 @@ from deepsup.experiment.compare import paired
 from deepsup.record import Run, environment_now, write_whole
 from deepsup.reproduction.plan import Plan, Row, check_preset, smoked, with_seeds
 from deepsup.reproduction.targets import find_target
+from deepsup.theory import study
 
 
 def reproduce(
@@ -64,8 +65,6 @@ def record_folder(out: Path, name: str, preset: str) -> Path:
 
 def theory_body(preset: str) -> dict[str, Any]:
     """Return the record of the theory's simulation."""
-    from deepsup.theory import study
-
     return {"title": "Theory: the lemmas and the theorem, simulated", **study(preset)}
 
 
@@ -96,7 +95,7 @@ def trained_body(name: str, preset: str, out: Path, jobs: int, seeds: int | None
         "title": target.title,
         "rows": rows,
         "readings": more.get("rows", []),
-        "tests": [tested(outcomes, *pair) for pair in plan.pairs if set(pair) <= outcomes.keys()],
+        "tests": [compared(outcomes, *pair) for pair in plan.pairs if set(pair) <= outcomes.keys()],
         "figure": more.get("figure") or figure_of(plan, rows),
         "training_minutes": round(sum(sum(row["seconds"]) for row in rows) / 60, 1),
     }
@@ -126,7 +125,7 @@ def told_row(row: Row, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def tested(outcomes: Mapping[str, Outcome], ours: str, theirs: str) -> dict[str, Any]:
+def compared(outcomes: Mapping[str, Outcome], ours: str, theirs: str) -> dict[str, Any]:
     """Return the paired difference of two rows over the seeds that ended in both; below 0, the first is better."""
     pairs = [
         (a["error"], b["error"])
