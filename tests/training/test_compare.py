@@ -9,8 +9,9 @@ import pytest
 
 from deepsup.cli import main
 from deepsup.config import Config, Phase
-from deepsup.errors import ConfigError, TrainingError
+from deepsup.errors import ConfigError, RunError, TrainingError
 from deepsup.experiment import compare
+from deepsup.experiment.arms import Job, run_job
 from deepsup.experiment.compare import METHODS, paired
 from deepsup.record import Run
 
@@ -113,3 +114,15 @@ def test_what_cannot_be_compared(digits: Path, tmp_path: Path) -> None:
         compare(replace(config, batch_size=240), tmp_path / "b", rates=(0.1, 0.2))
     with pytest.raises(TrainingError, match="finds no CUDA"):
         compare(replace(config, device="cuda"), tmp_path / "c")
+
+
+def test_a_divergence_is_kept_and_not_trained_again(digits: Path, tmp_path: Path) -> None:
+    config = Config(data=str(digits), epochs=1, batch_size=60, lr=1e9)
+    job = Job("CNN-SVM", "lr1e9", config, tmp_path / "run")
+    first = run_job(job, 1)
+    assert "diverged" in first["failed"]
+    metrics = (tmp_path / "run" / "diverged.json").stat().st_mtime_ns
+    assert run_job(job, 1) == first
+    assert (tmp_path / "run" / "diverged.json").stat().st_mtime_ns == metrics
+    with pytest.raises(RunError, match="begun with another config"):
+        run_job(replace(job, config=replace(config, lr=1e8)), 1)

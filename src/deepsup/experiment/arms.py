@@ -1,5 +1,6 @@
 """Arms, each with settings to choose from -> for each the choice on validation images and the runs of all its seeds."""
 
+import json
 import logging
 import multiprocessing
 import os
@@ -20,6 +21,7 @@ from deepsup.config import Config
 from deepsup.data import load_data
 from deepsup.errors import DivergedError, TrainingError
 from deepsup.experiment.train import train
+from deepsup.record import write_whole
 
 DIVERGED = 101.0  # percent: worse than any error
 Watcher = Callable[[str, int, int], None]
@@ -184,7 +186,10 @@ def leave_with(parent: int) -> None:
 
 
 def run_job(job: Job, threads: int) -> dict[str, Any]:
-    """Train one run, or go on with it; a divergence is a result too."""
+    """Train one run, or go on with it; a divergence is a result too, and stays one."""
+    lost = job.folder / "diverged.json"
+    if lost.is_file() and (held := json.loads(lost.read_text()))["config"] == job.config.to_dict():
+        return {"failed": held["failed"], "validation_error": DIVERGED}
     before, logger = torch.get_num_threads(), logging.getLogger("deepsup")
     torch.set_num_threads(threads)
     level = logger.level
@@ -192,6 +197,8 @@ def run_job(job: Job, threads: int) -> dict[str, Any]:
     try:
         return train(job.config, job.folder, resume=True).result
     except DivergedError as error:
+        told = {"failed": str(error), "config": job.config.to_dict()}
+        write_whole(lost, (json.dumps(told, indent=2) + "\n").encode())
         return {"failed": str(error), "validation_error": DIVERGED}
     finally:
         torch.set_num_threads(before)

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from deepsup.errors import NetworkError
-from deepsup.networks.checks import count, number
+from deepsup.networks.checks import count, number, probability
 from deepsup.networks.layers import Scale, WhiteningConv2d
 from deepsup.networks.table import Table
 
-OPTIONS: dict[str, object] = {"widths": (32, 128, 128), "scale": 1 / 9}
-"""``widths``: the channels of each group; there are as many groups. ``scale``: the factor on the scores."""
+OPTIONS: dict[str, object] = {"widths": (32, 128, 128), "scale": 1 / 9, "drop": 0.0}
+"""``widths``: the channels of each group; there are as many groups. ``scale``: the factor on the scores.
+``drop``: the probability of the dropout behind each group."""
 
 
 def fast(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
@@ -29,11 +30,12 @@ def fast(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
     ``fit_whitening(network, images)`` sets the first layer from training images.
     """
     widths = _widths(options["widths"])
+    drop = probability("drop", options["drop"])
     whitening = WhiteningConv2d(table.in_channels)
     table.maps("whiten", whitening, whitening.out_channels, table.convolved(whitening.kernel_size, 0))
     table.add("gelu", nn.GELU())
     for index, width in enumerate(widths, 1):
-        table.maps(f"group{index}", _group(table.channels, width), width, table.size // 2)
+        table.maps(f"group{index}", _group(table.channels, width, drop), width, table.size // 2)
     table.maps("maximum", nn.AdaptiveMaxPool2d(1), table.channels, 1)
     table.flatten()
     table.vector("linear", nn.Linear(table.features, num_classes, bias=False), num_classes)
@@ -48,11 +50,11 @@ def _widths(given: object) -> tuple[int, ...]:
     return tuple(count("a width of widths", width) for width in widths)
 
 
-def _group(in_channels: int, width: int) -> nn.Sequential:
+def _group(in_channels: int, width: int, drop: float) -> nn.Sequential:
     """[B, C, H, W] -> [B, width, H // 2, W // 2]."""
     # momentum: of short trainings, BatchNorm should remember only the last few batches (airbench's 0.6, in torch's
     # terms)
-    return nn.Sequential(
+    layers = [
         _identity_conv(in_channels, width),
         nn.MaxPool2d(2),
         nn.BatchNorm2d(width, momentum=0.4),
@@ -60,7 +62,8 @@ def _group(in_channels: int, width: int) -> nn.Sequential:
         _identity_conv(width, width),
         nn.BatchNorm2d(width, momentum=0.4),
         nn.GELU(),
-    )
+    ]
+    return nn.Sequential(*layers, *([nn.Dropout(drop)] if drop else []))
 
 
 def _identity_conv(in_channels: int, width: int) -> nn.Conv2d:
