@@ -150,7 +150,11 @@ class Experiment:
         if held:
             self.restore(held[-1])
         if self.processes.first:
-            environment = environment_now() | {"threads": torch.get_num_threads(), "processes": self.processes.world}
+            environment = environment_now() | {
+                "cpu": torch.backends.cpu.get_cpu_capability(),
+                "threads": torch.get_num_threads(),
+                "processes": self.processes.world,
+            }
             self.run.create(self.config, environment)
             self.run.keep_metrics(self.training.epoch)
         self.watch.started(self.training, self.run)

@@ -44,7 +44,7 @@ def reproduce(
         "preset": preset,
         "command": command_of(name, preset, jobs, seeds),
         **body,
-        "environment": environment_now() | {"jobs": jobs},
+        "environment": environment_now() | {"cpu": torch.backends.cpu.get_cpu_capability(), "jobs": jobs},
         "wall_minutes": round((time.monotonic() - began) / 60, 2),
     }
     write_whole(record_folder(out, name, preset) / "record.json", (json.dumps(record, indent=1) + "\n").encode())
