@@ -19,8 +19,8 @@ HEAD = """# Results
 Written from the records in `results/` by `deepsup reproduce summary`; not edited by hand. Every row was made by the
 command above its table, on the class of hardware named there; `deepsup reproduce TARGET --repeat ROW` trains a recorded
 row again. Settings were chosen on validation images, the test set was read once for each run. n is the number of
-seeds, ± the deviation over them (in the theory: the standard error over its repetitions). "Not run" is what no record answers. Where DSN does not help, the tables say so;
-LOG.md discusses it.
+seeds, ± the deviation over them (in the theory: the standard error over its repetitions). "Not run" is what no record
+answers. Where DSN does not help, the tables say so; LOG.md discusses it.
 """
 
 
@@ -94,8 +94,9 @@ def section(record: Mapping[str, Any], results: Path) -> str:
     """Return one target: how it was made, its rows, its tests, its figure."""
     name = f"{record['target']}-{record['preset']}"
     lines = [f"\n## {record['title']}\n", made(record), ""]
-    lines.append(table(["", "paper", "ours", "verdict" if "findings" in record else "chosen", "minutes a run", "differs from the paper's protocol"],
-                       [told_row(row) for row in record["rows"]]))  # fmt: skip
+    said = "verdict" if "findings" in record else "chosen"
+    header = ["", "paper", "ours", said, "minutes a run", "differs from the paper's protocol"]
+    lines.append(table(header, [told_row(row) for row in record["rows"]]))
     if record.get("readings"):
         read = [[row["row"], plain(row["paper"]), shown(row), row["unit"]] for row in record["readings"]]
         lines += ["", table(["read off the runs", "paper", "ours", ""], read)]
@@ -117,8 +118,8 @@ def made(record: Mapping[str, Any]) -> str:
     where = record["environment"]
     spent = record.get("training_minutes")
     return (
-        f"`{record['command']}`, {where['cores']} cores ({where['machine']}, {where['cpu']}), Python {where['python']}, torch "
-        f"{where['torch']}, deepsup {where['deepsup']}"
+        f"`{record['command']}`, {where['cores']} cores ({where['machine']}, {where['cpu']}), Python "
+        f"{where['python']}, torch {where['torch']}, deepsup {where['deepsup']}"
         + ("" if spent is None else f"; {spent:g} minutes of training, the search aside")
         + "."
     )
