@@ -156,7 +156,7 @@ def draw_maps(stories: Sequence[Story]) -> Drawing | None:
             rows[f"{story.method}, map {channel}"] = [coloured(maps[place]) for maps in story.arrays["maps"]]
     names = " beside ".join(story.method for story in held)
     alt = f"Feature maps of {layer}, {names}: one image of each of {len(images)} classes, its top {KEPT} % activations."
-    drawing = Drawing("feature-maps", alt, (0.42 * len(images) + 1.4, 0.42 * len(rows) + 0.3))
+    drawing = Drawing("feature-maps", alt, (0.42 * len(images) + 1.9, 0.42 * len(rows) + 0.3))
     with drawing as axes:
         show_grid(axes, list(rows.values()))
         axes.set_yticks([(TILE + GAP) * (row + 0.5) for row in range(len(rows))], list(rows), fontsize=9)
