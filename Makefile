@@ -20,6 +20,4 @@ test: setup
 	$(BIN)/pytest
 
 bench: setup
-	$(BIN)/python benchmarks/data.py
-	$(BIN)/python benchmarks/companions.py
-	$(BIN)/python benchmarks/gradients.py
+	$(BIN)/deepsup bench

@@ -27,7 +27,7 @@ ROWS = [
     ["evaluation"],
     ["recipes"],
     ["experiment"],
-    ["estimator", "export", "figures", "theory"],
+    ["bench", "estimator", "export", "figures", "theory"],
     ["reproduction"],
     ["cli"],
     ["__init__", "__main__"],

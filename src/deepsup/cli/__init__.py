@@ -1,5 +1,6 @@
 """The command ``deepsup``: each module holds verbs, ``app`` what they share."""
 
+from deepsup.cli import bench as bench
 from deepsup.cli import data as data
 from deepsup.cli import inside as inside
 from deepsup.cli import networks as networks

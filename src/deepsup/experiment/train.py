@@ -28,6 +28,7 @@ from deepsup.record import Run, environment_now
 from deepsup.training import checkpoint
 from deepsup.training.distributed import Processes, joined
 from deepsup.training.loop import Training
+from deepsup.training.memory import kept_memory
 
 # what may change when a run is gone on with: nothing that its numbers depend on
 FREE = {"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep"}
@@ -133,7 +134,7 @@ class Experiment:
     def go(self) -> None:
         """Train to the end, or to the next signal."""
         self.start()
-        with stopped_by_signals() as stop, self.events() as events:
+        with stopped_by_signals() as stop, self.events() as events, kept_memory():
             for epoch in self.training.epochs(lambda: self.after_step(stop)):
                 record = dataclasses.asdict(epoch) | self.judged(epoch.epoch)
                 if self.processes.first:

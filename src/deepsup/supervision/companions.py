@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.nn.parameter import is_lazy
 
 from deepsup.errors import SupervisionError, nearest
+from deepsup.supervision.maps import Scratch, is_bare, linear_on_map, mean_of_map, stays_in_place
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Head(nn.Module):
         layers += [nn.Linear(before, after) for before, after in pairwise(widths)]
         self.hidden = nn.Sequential(*(nn.Sequential(layer, nn.ReLU()) for layer in layers[:-1]))
         self.classifier = layers[-1]
+        self._scratch = Scratch()
 
     @property
     def first(self) -> nn.Linear:
@@ -97,18 +99,29 @@ class Head(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features [B, ...] -> scores [B,K]."""
-        vectors = pool(features, self.companion.pool).flatten(1)
-        expected = self.first.in_features
-        if expected not in (0, vectors.shape[1]):
+        in_place = stays_in_place(features)
+        if in_place and self.companion.pool == "avg" and features.ndim == 4:
+            pooled = mean_of_map(features, self._scratch)
+        else:
+            pooled = pool(features, self.companion.pool)
+        expected, given = self.first.in_features, pooled.shape[1:].numel()
+        if expected not in (0, given):
             raise SupervisionError(
-                f"layer {self.tap!r} gives {vectors.shape[1]} values an image ({list(features.shape)}), its companion "
+                f"layer {self.tap!r} gives {given} values an image ({list(features.shape)}), its companion "
                 f"was built for {expected}; expected images of the same size as before; use a pooled companion, "
                 f"Companion(pool='avg'), for changing sizes"
             )
+        if in_place and pooled is features and self.takes_maps(features):
+            return linear_on_map(features, self.classifier, self._scratch)
+        vectors = pooled.flatten(1)
         if not torch.is_autocast_enabled(vectors.device.type):
             vectors = vectors.to(self.first.weight.dtype)  # a model may cast inside
         scores: Tensor = self.classifier(self.hidden(vectors))
         return scores
+
+    def takes_maps(self, features: Tensor) -> bool:
+        """Whether the classifier meets the map itself and is nothing but a product, so that no flattening is needed."""
+        return not self.hidden and is_bare(self.classifier) and self.classifier.weight.dtype is features.dtype
 
     def extra_repr(self) -> str:
         """Show the pooling in the net's printout."""

@@ -1,0 +1,95 @@
+"""More work -> what it costs: more training images, more taps, more processes, statistics of gradients."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deepsup.bench.companions import batch_of, net_of, network_of, step_of
+from deepsup.bench.data import first
+from deepsup.bench.loops import Task, ours
+from deepsup.bench.sides import Ratio, ratio, take_turns
+from deepsup.data import Dataset
+from deepsup.errors import TrainingError
+
+
+def measure_sizes(data: Dataset, network: str, batch: int, sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
+    """Return the microseconds of training an image by the size of the training set, and the largest's over the least's.
+
+    A turn is an epoch, so with more images it is longer; what is compared is the time an image.
+    """
+    sides = {str(size): ours(Task(network, first(data, size), batch)).turn for size in sizes}
+    seconds = take_turns(dict(sides), rounds)
+    each = {size: [s / int(size) for s in held] for size, held in seconds.items()}
+    ends = [str(max(sizes)), str(min(sizes))]
+    return {
+        "microseconds_an_image": {size: 1e6 * float(np.median(held)) for size, held in each.items()},
+        "ratios": {"largest_over_smallest": ratio(each[ends[0]], each[ends[1]])},
+    }
+
+
+def measure_taps(network: str, batch: int, rounds: int) -> dict[str, Ratio]:
+    """Return the time of a step by the number of taps (the first, the first two, ...) over that of none."""
+    images, labels = batch_of(batch)
+    taps = network_of(network).taps
+    seconds = take_turns(
+        {str(n): step_of(net_of(network, taps[:n]), images, labels) for n in range(len(taps) + 1)}, rounds
+    )
+    return {count: ratio(held, seconds["0"]) for count, held in seconds.items()}
+
+
+def measure_statistics(data: Dataset, network: str, batch: int, rounds: int) -> Ratio:
+    """Return the time of an epoch with gradient statistics at their default rate over one without."""
+    task = Task(network, data, batch)
+    seconds = take_turns({"with": ours(task).turn, "without": ours(task, gradient_every=0).turn}, rounds)
+    return ratio(seconds["with"], seconds["without"])
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A short run of ``deepsup train`` on so many images, by one process and by two, so many times."""
+
+    network: str
+    batch: int
+    images: int
+    rounds: int
+
+
+def measure_processes(data: Dataset, runs: Runs) -> dict[str, Any]:
+    """Return images a second of one and of two processes (torchrun), one thread each."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        part = data.train.take(np.arange(runs.images))
+        np.savez(folder / "images.npz", images=part.images, labels=part.labels)
+        numbers = iter(range(2 * runs.rounds))
+        rates = take_turns(
+            {str(n): lambda n=n: rate_of(folder, next(numbers), n, runs) for n in (1, 2)},  # type: ignore[misc]
+            runs.rounds,
+            warm_up=0,  # each is a process of its own, whose first epoch warms it up
+        )
+    return {
+        "images_per_second": {count: float(np.median(held)) for count, held in rates.items()},
+        "ratios": {"two_over_one": ratio(rates["2"], rates["1"])},
+    }
+
+
+def rate_of(folder: Path, number: int, processes: int, runs: Runs) -> float:
+    """Train for two epochs in new processes; return images a second of the second."""
+    out = folder / f"run{number}"
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes > 1 else []
+    command = [sys.executable, *launcher, "-m", "deepsup", "train", f"--data={folder / 'images.npz'}", f"--out={out}"]
+    command += [f"--network={runs.network}", f"--batch-size={runs.batch}", "--taps=none", "--loss=softmax"]
+    command += ["--augment=crop-flip", "--epochs=2", "--test=False", "--tensorboard=False", "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise TrainingError(f"deepsup train with {processes} processes ended with code {done.returncode}: {last}")
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return float(json.loads(lines[-1])["images_per_second"])

@@ -1,0 +1,76 @@
+"""``deepsup bench``: nothing in, speed side by side with what a user would write instead out."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from pathlib import Path
+from typing import Any
+
+from deepsup.cli.app import show, table, verb
+from deepsup.errors import RunError
+
+
+@verb("bench")
+def bench(
+    quick: bool = False,
+    out: Path | None = None,
+    page: Path | None = None,
+    table: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Measure speed beside the tutorial's loop, Lightning and skorch, the cost of companions, and the machine's limit.
+
+    Args:
+        quick: fewer rounds: under 5 minutes on two cores.
+        out: write the answer there as JSON too.
+        page: put the table into this Markdown page too, between its lines "bench: begin" and "bench: end".
+        table: measure nothing; show the table of an answer that --out wrote.
+        json: print one JSON object.
+    """
+    from deepsup.bench import answer as answers
+
+    if page is not None:
+        answers.page_text(page)  # before the work, not after it
+    if out is not None:
+        _check_folder(out)
+    answer = _measured(quick) if table is None else answers.read_answer(table)
+    if out is not None:
+        out.write_text(json_format.dumps(answer, indent=1) + "\n", encoding="utf-8")
+    if page is not None:
+        answers.write_page(page, answer)
+    show(answer, answers.markdown(answer) if table is not None else _text(answer), json)
+
+
+def _check_folder(out: Path) -> None:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {out}: {error.strerror}; expected a file in a folder of yours") from error
+    if out.is_dir():
+        raise RunError(f"{out} is a folder; expected a file, e.g. --out {out / 'bench.json'}")
+
+
+def _measured(quick: bool) -> dict[str, Any]:
+    from deepsup.bench.bench import FULL, QUICK, Bench
+
+    return Bench(QUICK if quick else FULL, lambda line: print(line, file=sys.stderr, flush=True)).run()  # noqa: T201
+
+
+def _text(answer: dict[str, Any]) -> str:
+    """Return the answer as columns for people."""
+    from deepsup.bench.answer import ROWS, find, rates, where
+
+    rows = []
+    for key, what in ROWS.items():
+        value, spread = find(answer, key), answer["spread"].get(key.replace(".ratios.", "."))
+        rows.append(
+            [
+                what.replace("`", ""),
+                "not measured" if value is None else f"{value:.3f}",
+                f"{spread[0]:.3f} to {spread[1]:.3f}" if spread else "",
+            ]
+        )
+    return "\n".join(
+        [table(["what", "ratio", "quartiles"], rows), "", rates(answer), "", where(answer).replace("`", "")]
+    )
