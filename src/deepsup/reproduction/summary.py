@@ -44,8 +44,15 @@ def summarise(results: Path) -> list[Path]:
         return [target]
     before, rest = text.split(BEGIN, 1)
     after = rest.split(END, 1)[1]
-    write_whole(readme, f"{before}{BEGIN}\n{verdict_table(records, short=True)}\n{END}{after}".encode())
+    write_whole(readme, f"{before}{BEGIN}\n{readme_block(records, results)}\n{END}{after}".encode())
     return [target, readme]
+
+
+def readme_block(records: Mapping[tuple[str, str], Mapping[str, Any]], results: Path) -> str:
+    """Return what the README shows: the verdicts, and Fig. 2b where it was run."""
+    drawn = [f"fig2b-{preset}" for preset in ("paper", "cpu") if (results / f"fig2b-{preset}.png").is_file()]
+    figures = [f"\n![{TARGETS['fig2b'].title}]({results.name}/{name}.png)" for name in drawn[:1]]
+    return "\n".join([verdict_table(records, short=True), *figures])
 
 
 def read_all(results: Path) -> dict[tuple[str, str], dict[str, Any]]:
