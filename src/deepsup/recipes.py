@@ -207,8 +207,8 @@ def tree_cifar100() -> Config:
 def fast_mnist() -> Config:
     """MNIST in minutes on two cores: DSN-SVM on the modern trunk, pooled companions."""
     return Config(
-        data="mnist", network="fast", network_options={"widths": [32, 64, 64]}, normalize="standardize", epochs=8,
-        batch_size=256, lr=0.2, anneal="triangle", nesterov=True, loss="squared_hinge", pool="avg", alpha=(0.3,),
+        data="mnist", network="fast", network_options={"widths": [32, 64, 64]}, normalize="standardize", epochs=6,
+        batch_size=256, lr=0.1, anneal="triangle", nesterov=True, loss="squared_hinge", pool="avg", alpha=(0.3,),
         schedule="linear", head_lr=1.0,
     )  # fmt: skip
 

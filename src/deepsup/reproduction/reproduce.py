@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -29,7 +29,7 @@ def reproduce(
     seeds: int | None = None,
     watch: Watcher = lambda *_: None,
 ) -> dict[str, Any]:
-    """Run what is missing of one target, write ``record.json`` beside its runs, and return the record.
+    """Run what is missing of one target, write ``record.json`` after each group of rows, and return the record.
 
     jobs: processes to train in at a time, each with its share of the cores.
     seeds: another number of seeds than the preset's.
@@ -37,17 +37,18 @@ def reproduce(
     check_preset(preset)
     if jobs < 1:
         raise ConfigError(f"jobs={jobs}; expected at least 1")
-    began = time.monotonic()
-    body = theory_body(preset) if name == "theory" else trained_body(name, preset, out, jobs, seeds, watch)
-    record = {
-        "target": name,
-        "preset": preset,
-        "command": command_of(name, preset, jobs, seeds),
-        **body,
-        "environment": environment_now() | {"cpu": torch.backends.cpu.get_cpu_capability(), "jobs": jobs},
-        "wall_minutes": round((time.monotonic() - began) / 60, 2),
-    }
-    write_whole(record_folder(out, name, preset) / "record.json", (json.dumps(record, indent=1) + "\n").encode())
+    began, folder = time.monotonic(), record_folder(out, name, preset)
+    record: dict[str, Any] = {}
+    for body in [theory_body(preset)] if name == "theory" else trained_bodies(name, preset, out, jobs, seeds, watch):
+        record = {
+            "target": name,
+            "preset": preset,
+            "command": command_of(name, preset, jobs, seeds),
+            **body,
+            "environment": environment_now() | {"cpu": torch.backends.cpu.get_cpu_capability(), "jobs": jobs},
+            "wall_minutes": round((time.monotonic() - began) / 60, 2),
+        }
+        write_whole(folder / "record.json", (json.dumps(record, indent=1) + "\n").encode())
     return record
 
 
@@ -75,9 +76,11 @@ def plan_of(name: str, preset: str, out: Path, seeds: int | None = None) -> Plan
     return with_seeds(smoked(plan, out) if preset == "smoke" else plan, seeds)
 
 
-def trained_body(name: str, preset: str, out: Path, jobs: int, seeds: int | None, watch: Watcher) -> dict[str, Any]:
-    """Run the groups of a target one after the other and tell what came out."""
-    target, plan = find_target(name), plan_of(name, preset, out, seeds)
+def trained_bodies(
+    name: str, preset: str, out: Path, jobs: int, seeds: int | None, watch: Watcher
+) -> Iterator[dict[str, Any]]:
+    """Run the groups of a target one after the other; after each, yield what has come out so far."""
+    plan = plan_of(name, preset, out, seeds)
     folder = out / (f"smoke-{plan.runs}" if preset == "smoke" else plan.runs)
     outcomes: dict[str, Outcome] = {}
     with pool(jobs) as run_all:
@@ -89,14 +92,22 @@ def trained_body(name: str, preset: str, out: Path, jobs: int, seeds: int | None
 
             arms = [row.arm for row in group]
             outcomes |= {outcome.arm: outcome for outcome in settle(arms, folder, run_all, told)}
-    rows = [told_row(row, outcomes[row.arm.name]) for row in plan.rows]
+            yield body_of(name, plan, outcomes)
+
+
+def body_of(name: str, plan: Plan, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Return the rows that have been run, what is read off them, and the names of the rows that have not."""
+    target = find_target(name)
+    ended = [row for row in plan.rows if row.arm.name in outcomes]
+    rows = [told_row(row, outcomes[row.arm.name]) for row in ended]
     more = target.read(outcomes)
     return {
         "title": target.title,
         "rows": rows,
+        "missing": [row.arm.name for row in plan.rows if row not in ended],
         "readings": more.get("rows", []),
         "tests": [compared(outcomes, *pair) for pair in plan.pairs if set(pair) <= outcomes.keys()],
-        "figure": more.get("figure") or figure_of(plan, rows),
+        "figure": more.get("figure") or figure_of(plan, ended, rows),
         "training_minutes": round(sum(sum(row["seconds"]) for row in rows) / 60, 1),
     }
 
@@ -136,13 +147,13 @@ def compared(outcomes: Mapping[str, Outcome], ours: str, theirs: str) -> dict[st
     return {"test": f"{ours} - {theirs}", "n": len(pairs), **found}
 
 
-def figure_of(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def figure_of(plan: Plan, ended: Sequence[Row], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what to draw of rows that have a place on an axis, or bars beside the paper's."""
     if not plan.x:
         bars = {row["row"]: {"paper": row["paper"], "ours": row["mean"]} for row in rows}
         return {"kind": "bars", "y": "test error, %", "bars": bars}
     lines: dict[str, dict[str, list[Any]]] = {}
-    for row, told in zip(plan.rows, rows, strict=True):
+    for row, told in zip(ended, rows, strict=True):
         if row.line:
             line = lines.setdefault(row.line, {"x": [], "y": [], "deviation": []})
             line["x"].append(row.x)

@@ -61,7 +61,7 @@ def sizes(preset: str) -> Plan:
         for ours, theirs in (("DSN-SVM", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-Softmax", "CNN-Softmax"))
     ]
     if preset == "cpu":
-        pairs.append(("DSN-SVM, NIN, 500 digits", "CNN-Softmax, NIN, 500 digits"))
+        pairs += [("DSN-SVM, NIN, 500 digits", f"{cnn}, NIN, 500 digits") for cnn in ("CNN-Softmax", "CNN-SVM")]
     return Plan(tuple(groups), f"fig2b-{preset}", tuple(pairs), "training digits")
 
 
@@ -71,11 +71,11 @@ def sized(arm: Arm, size: int, differs: str) -> Row:
 
 
 def paper_net_at_500() -> tuple[Row, ...]:
-    """Return the two methods of the claim, on the paper's own net: the size at which it says 26 %."""
+    """Return the two methods of the claim, and DSN-SVM's twin, on the paper's own net, at the size of the claim."""
     config = replace(SMALL, train_size=500, epochs=25, batch_size=25, network="nin-mnist", normalize="none")
-    chosen = {"DSN-SVM": (0.01, 0.02), "CNN-Softmax": (0.03, 0.1)}
+    chosen = {"DSN-SVM": (0.01, 0.02), "CNN-SVM": (0.01, 0.02), "CNN-Softmax": (0.03, 0.1)}
     return tuple(
-        Row(Arm(f"{method}, NIN, 500 digits", at(for_method(config, method), at_rates), 5), differs=told(config))
+        Row(Arm(f"{method}, NIN, 500 digits", at(for_method(config, method), at_rates), 3), differs=told(config))
         for method, at_rates in chosen.items()
     )
 

@@ -112,6 +112,8 @@ def section(record: Mapping[str, Any], results: Path) -> str:
             "",
             table(["paired over seeds, points", "mean", "95 % interval", "p", "n"], map(told_test, record["tests"])),
         ]
+    if record.get("missing"):
+        lines += ["", f"Not run yet, the same command goes on with them: {', '.join(record['missing'])}."]
     for finding in record.get("findings", []):
         more = f" {finding['correction']}" if finding.get("correction") else ""
         lines += ["", f"**{finding['statement']}: {finding['verdict']}.** {finding['why']}{more}"]

@@ -12,7 +12,7 @@ from deepsup.reproduction.plan import Plan, Row, at, differences
 PAPER_RATES: tuple[float, ...] = (0.3, 1.0, 3.0)  # times the recipe's own
 CPU_RATES = {"DSN-SVM": (1.0, 5.0)}  # the recipe's rate is for very many more steps
 OTHER_CPU_RATES = (0.2, 1.0)
-TWIN_RATES, TWIN_DROPS = (0.05, 0.2), (0.0, 0.25)
+TWIN_RATES, TWIN_DROPS = (0.1,), (0.0, 0.25)
 CPU = {"train_size": 1000, "epochs": 8, "batch_size": 25, "extra": False, "anneal": "triangle", "anneal_at": ()}
 NOTES = {
     "CNN": "a LeNet: the source's own net is not known",
