@@ -83,7 +83,7 @@ def paper_net_at_500() -> tuple[Row, ...]:
 def course(preset: str) -> Plan:
     """Figs. 2a and 2c: the four methods on all digits, the test error after every epoch."""
     config = replace(digits(preset, None, 5), test_every=1, batch_size=128)
-    trial = {} if preset == "paper" else {"train_size": 10_000, "epochs": 4}
+    trial = {} if preset == "paper" else {"train_size": 5000, "epochs": 4}
     rows = tuple(Row(arm, differs=told(config)) for arm in four(config, preset, 3, 1, trial))
     pairs = (("DSN-Softmax", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-SVM", "CNN-Softmax"))
     return Plan((rows,), f"fig2a-{preset}", pairs)
