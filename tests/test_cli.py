@@ -26,13 +26,16 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_help_is_quick_and_needs_no_torch():
-    # of the processor, which other work on the machine does not lengthen
-    before = os.times()
-    done = run("--help")
-    after = os.times()
-    assert done.returncode == 0
-    assert "data" in done.stdout
-    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.5
+    # of the processor, and the best of three: other work on the machine lengthens this too
+    spent = []
+    for _ in range(3):
+        before = os.times()
+        done = run("--help")
+        after = os.times()
+        assert done.returncode == 0
+        assert "data" in done.stdout
+        spent.append(sum(after[2:4]) - sum(before[2:4]))  # children's user and system time
+    assert min(spent) < 0.5
     code = "import sys, deepsup.cli as c; c.main(['data', 'list']); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
