@@ -76,6 +76,11 @@ def draw_bars(record: Mapping[str, Any]) -> Drawing | None:
             )  # fmt: skip
             axes.bar_label(shown, [f" {value:.3g}" if value == value else "" for value in values], fontsize=8)
         axes.set_yticks(range(len(bars)), list(bars), fontsize=9)
+        drawn = [value for each in bars.values() for value in each.values() if value]
+        if drawn and max(drawn) > 1000 * min(drawn) > 0:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")  # its own one writes formulas
+            axes.xaxis.set_minor_formatter(NullFormatter())
         axes.invert_yaxis()
         if "level" in figure:
             axes.axvline(figure["level"], color="#888888", linewidth=1)
