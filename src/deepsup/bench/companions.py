@@ -45,7 +45,7 @@ def step_of(net: DeeplySupervised, images: Tensor, labels: Tensor, gamma: float 
 
     def step() -> None:
         optimizer.zero_grad()
-        objective(net(images), labels).total.backward()  # type: ignore[no-untyped-call]
+        objective(net(images), labels).total.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
         optimizer.step()
 
     return step

@@ -54,7 +54,7 @@ def _check_folder(out: Path) -> None:
 def _measured(quick: bool) -> dict[str, Any]:
     from deepsup.bench.bench import FULL, QUICK, Bench
 
-    return Bench(QUICK if quick else FULL, lambda line: print(line, file=sys.stderr, flush=True)).run()  # noqa: T201
+    return Bench(QUICK if quick else FULL, lambda line: print(line, file=sys.stderr, flush=True)).run()  # noqa: T201 - progress, on standard error
 
 
 def _text(answer: dict[str, Any]) -> str:

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-LARGE = 12_000  # values an image: a smaller map is moved within the cache, and gains nothing
+LARGE = (
+    12_000  # values an image: below it records made by flattening stay repeatable; what it would gain is not measured
+)
 ROWS = 8  # images at a time: a product of more leaves the cache and takes twice as long
 
 
