@@ -55,7 +55,7 @@ class Config:
     image_size: int | None = knob(None, "for a folder of images: resize to this height and width", least=1)
     extra: bool = knob(False, "svhn: train on its extra part too")
     normalize: str = knob("standardize", "how pixels become numbers: none, standardize, gcn, gcn-zca, gcn-lcn")
-    augment: str = knob("none", "none, crop-flip, crop-flip-reflect, crop-alternating, crop, caffe")
+    augment: str = knob("none", "none, crop-flip, crop-flip-reflect, crop-alternating, shift-alternating, crop, caffe")
     shuffle: bool = knob(True, "a new order every epoch; the authors' code had a fixed one")
     # network
     network: str = knob("cnn", "a registered network, or package.module:factory for your own")
@@ -78,7 +78,10 @@ class Config:
     epochs: int = knob(20, "passes over the training images", least=1)
     batch_size: int = knob(128, "images a step, of all processes together", least=1)
     lr: float = knob(0.005, "learning rate", least=0)
-    momentum: float = knob(0.9, "of SGD", least=0, most=1)
+    optimizer: str = knob("sgd", "muon: turn steps of convolutions, which norms must follow", among="sgd muon")
+    muon_lr: float = knob(0.1, "muon: the convolutions' learning rate as a multiple", least=0)
+    bias_lr: float = knob(1.0, "the learning rate of the trunk's biases and norms as a multiple", least=0)
+    momentum: float = knob(0.9, "of SGD and of Muon", least=0, most=1)
     nesterov: bool = knob(False, "Nesterov's momentum")
     weight_decay: float = knob(5e-4, "of weights, not of biases and norms", least=0)
     anneal: str = knob(

@@ -22,7 +22,7 @@ PARAMETERS = {
     "cnn": 431_080,
     "dropconnect-cifar10": 2_250_314,
     "dropconnect-svhn": 3_629_994,
-    "fast": 497_816,
+    "fast": 497_216,
     "maxout-cifar10": 16_247_830,
     "maxout-mnist": 471_994,
     "maxout-svhn": 10_461_050,
@@ -54,8 +54,8 @@ def hand_count(name: str) -> int:
         "cnn": conv(5, 1, 20, 50) + conv(1, 800, 500, 10),
         "dropconnect-cifar10": extractor + local(6, 64, 64) + local(6, 64, 32) + conv(1, 1152, 128, 10),
         "dropconnect-svhn": extractor + local(7, 64, 64) + local(7, 64, 32) + conv(1, 1568, 512, 10),
-        # biases of the whitening, six convolutions without biases, a scale and a shift a channel of theirs, scores
-        "fast": 24 + 9 * (24 * 32 + 32 * 32 + 32 * 128 + 3 * 128 * 128) + 2 * 2 * (32 + 128 + 128) + 1280,
+        # six convolutions without biases, a shift for every channel of theirs, scores
+        "fast": 9 * (24 * 32 + 32 * 32 + 32 * 128 + 3 * 128 * 128) + 2 * (32 + 128 + 128) + 1280,
         "maxout-cifar10": maxout(8, 3, 96, 2) + maxout(8, 96, 192, 2) + maxout(5, 192, 192, 2)
         + maxout(1, 192 * 25, 500, 5) + conv(1, 500, 10),
         "maxout-mnist": maxout(8, 1, 48, 2, 21**2) + maxout(8, 48, 48, 2, 9**2) + maxout(5, 48, 24, 4, 6**2)

@@ -8,6 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from deepsup.bench.companions import batch_of, net_of, step_of
 from deepsup.bench.sides import Turn, ratio, take_turns
+from deepsup.training.memory import kept_memory
 
 
 def flops_of(turn: Turn) -> int:
@@ -33,7 +34,8 @@ def measure_limits(name: str, batch: int, rounds: int, size: int) -> dict[str, A
 
     sides: dict[str, Turn] = {"train": step, "forward": forward, "matmul": matmul}
     work = {side: flops_of(turn) for side, turn in sides.items()}
-    seconds = take_turns(sides, rounds)
+    with kept_memory():
+        seconds = take_turns(sides, rounds)
     rates = {side: [work[side] / each for each in held] for side, held in seconds.items()}
     return {
         "ratios": {f"{side}_flops_over_matmul": ratio(rates[side], rates["matmul"]) for side in ("train", "forward")},

@@ -104,6 +104,7 @@ AUGMENTATIONS: dict[str, Augment | None] = {
     "crop-flip": Augment(),
     "crop-flip-reflect": Augment(border="reflect"),
     "crop-alternating": Augment(border="reflect", flip="alternating"),
+    "shift-alternating": Augment(pad=2, border="reflect", flip="alternating"),
     "crop": Augment(flip="none"),
     "caffe": Augment(offsets=8),
 }

@@ -10,18 +10,20 @@ from deepsup.config import Config
 from deepsup.data import KNOWN, load_data
 from deepsup.errors import ConfigError, nearest
 from deepsup.experiment.arms import Arm
+from deepsup.networks import describe
 from deepsup.record import whole_file
 
 PRESETS = ("paper", "cpu", "smoke")
 
-# images a second in training on two cores (AVX2), batches of 64: cnn, fast, nin-mnist, nin-cifar10 and maxout-cifar10
-# are measured, the others are guessed from these by their multiply-adds
+# images a second in training on two cores (AVX2), batches of 64: cnn, nin-mnist, nin-cifar10 and maxout-cifar10 are
+# measured, the others are guessed from these by their multiply-adds
 SPEED = {
-    "cnn": 5000.0, "fast": 600.0, "fast on mnist": 1400.0, "nin-mnist": 250.0, "nin-cifar10": 74.0,
+    "cnn": 5000.0, "nin-mnist": 250.0, "nin-cifar10": 74.0,
     "nin-cifar100": 74.0, "nin-svhn": 60.0, "maxout-mnist": 250.0, "maxout-cifar10": 29.0, "maxout-svhn": 70.0,
     "stochastic-pooling-mnist": 300.0, "stochastic-pooling-cifar10": 200.0, "stochastic-pooling-svhn": 180.0,
     "dropconnect-cifar10": 150.0, "dropconnect-svhn": 100.0, "tree-cifar100": 100.0,
 }  # fmt: skip
+FAST_SPEED = 2e10  # of `fast`, whose width is an option: multiply-adds of forward passes a second in training
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,11 @@ def trainings(arm: Arm) -> list[Config]:
 def seconds(config: Config) -> float:
     """Return about how long one run takes on two cores."""
     images = config.train_size or KNOWN[config.data].counts["train"] + (531_131 if config.extra else 0)
-    speed = SPEED.get(f"{config.network} on {config.data}", SPEED[config.network])
-    return 2 + images * config.total_epochs / speed
+    if config.network == "fast":
+        channels, side, _ = KNOWN[config.data].shape
+        work = describe("fast", in_channels=channels, image_size=side, **config.network_options).multiply_adds
+        return 2 + images * config.total_epochs * work / FAST_SPEED
+    return 2 + images * config.total_epochs / SPEED[config.network]
 
 
 def smoked(plan: Plan, folder: Path) -> Plan:

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from deepsup.config import Config
 from deepsup.experiment.arms import Arm
-from deepsup.experiment.compare import for_method
 from deepsup.recipes import find_recipe
 from deepsup.reproduction.paper import TABLES
 from deepsup.reproduction.plan import Plan, Row, at, differences
@@ -12,7 +11,6 @@ from deepsup.reproduction.plan import Plan, Row, at, differences
 PAPER_RATES: tuple[float, ...] = (0.3, 1.0, 3.0)  # times the recipe's own
 CPU_RATES = {"DSN-SVM": (1.0, 5.0)}  # the recipe's rate is for very many more steps
 OTHER_CPU_RATES = (0.2, 1.0)
-TWIN_RATES, TWIN_DROPS = (0.1,), (0.0, 0.25)
 CPU = {"train_size": 1000, "epochs": 8, "batch_size": 25, "extra": False, "anneal": "triangle", "anneal_at": ()}
 NOTES = {
     "CNN": "a LeNet: the source's own net is not known",
@@ -24,12 +22,8 @@ NOTES = {
 def table(name: str, preset: str) -> Plan:
     """Return the rows of one table."""
     rows = [row(method, preset, *printed) for method, printed in TABLES[name].rows.items()]
-    groups: list[tuple[Row, ...]] = [(each,) for each in rows]
-    pairs = [("DSN-SVM", "NIN")]
-    if name == "mnist" and preset == "cpu":
-        groups.insert(0, fast_twins())
-        pairs.insert(0, ("DSN-SVM, fast trunk", "CNN-SVM, fast trunk"))
-    return Plan(tuple(groups), f"{name}-{preset}", tuple(pairs))
+    groups = [(each,) for each in rows]
+    return Plan(tuple(groups), f"{name}-{preset}", (("DSN-SVM", "NIN"),))
 
 
 def row(method: str, preset: str, error: float, recipe: str) -> Row:
@@ -52,24 +46,3 @@ def same(config: Config) -> Config:
 def half(config: Config) -> Config:
     """Choose by runs of half as many epochs."""
     return replace(config, epochs=max(1, config.epochs // 2))
-
-
-def fast_twins() -> tuple[Row, ...]:
-    """Return DSN-SVM on the modern trunk, on all digits, and the same net without companions."""
-    supervised = replace(find_recipe("fast-mnist"), tensorboard=False)
-    told = differences(supervised, find_recipe("dsn-mnist"))
-    rows = []
-    for method, paper in (("DSN-SVM", TABLES["mnist"].rows["DSN-SVM"][0]), ("CNN-SVM", None)):
-        config = for_method(supervised, method)
-        choices = {
-            f"{lr}-drop{drop:g}": replace(made, network_options={**config.network_options, "drop": drop})
-            for lr, made in at(config, TWIN_RATES).items()
-            for drop in TWIN_DROPS
-        }
-        rows.append(Row(Arm(f"{method}, fast trunk", choices, 1, trial=a_sixth), paper, told))
-    return tuple(rows)
-
-
-def a_sixth(config: Config) -> Config:
-    """Choose by runs on 10,000 digits."""
-    return replace(config, train_size=10_000)

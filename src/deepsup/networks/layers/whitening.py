@@ -15,7 +15,8 @@ class WhiteningConv2d(nn.Module):
     """A first layer that is not learned: the eigenvectors of the training patches, each scaled to unit variance.
 
     Every filter comes with its negative, so that an activation behind it loses nothing. ``weight`` is a buffer:
-    the optimizer does not see it, ``state_dict`` does. ``bias`` is learned. Until ``fit`` is called the filters are a
+    the optimizer does not see it, ``state_dict`` does. There is no bias to learn, so the backward pass ends behind this
+    layer, at its large map (airbench learns one for some epochs). Until ``fit`` is called the filters are a
     random orthogonal basis.
 
     The idea is Page's (2018), patch size 2 and negated copies are hlb-CIFAR10's and cifar10-airbench's.
@@ -31,7 +32,6 @@ class WhiteningConv2d(nn.Module):
         self.out_channels = 2 * size
         basis = nn.init.orthogonal_(torch.empty(size, size))
         self.register_buffer("weight", self._with_negatives(basis))
-        self.bias = nn.Parameter(torch.zeros(self.out_channels))
 
     @torch.no_grad()
     def fit(self, images: Tensor, eps: float = 5e-4) -> None:
@@ -76,7 +76,7 @@ class WhiteningConv2d(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, 2*C*k*k, H-k+1, W-k+1]."""
-        return F.conv2d(images, self.weight, self.bias)
+        return F.conv2d(images, self.weight)
 
     def extra_repr(self) -> str:
         """The settings, for ``print(network)``."""

@@ -1,0 +1,50 @@
+"""Gradients of convolutions -> steps of equal length in every direction: Muon, beside SGD for all other parameters."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Muon(torch.optim.SGD):
+    """SGD whose groups with ``orthogonal`` step along the (nearly) orthogonal matrix nearest to their momentum.
+
+    Jordan's (2024), as in cifar10-airbench: a convolution's weights are a matrix with a row for each output channel.
+    They are kept at the norm of an orthogonal matrix, so that ``lr`` is the length of a step relative to them; this
+    needs a normalisation layer behind the convolution, which undoes their scale. torch.optim.Muon takes matrices
+    only, and computes in bfloat16, which is slow on a CPU.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        """Take a step. The gradients of what Muon has moved are gone then, so that SGD leaves it alone."""
+        for group in self.param_groups:
+            if group["orthogonal"]:
+                for weight in group["params"]:
+                    if weight.grad is not None:
+                        self.turn(weight, weight.grad, group)
+                        weight.grad = None
+        return super().step(closure)
+
+    def turn(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        """Take the step of one weight."""
+        momentum = self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight))
+        momentum.mul_(group["momentum"]).add_(gradient)
+        direction = gradient.add(momentum, alpha=group["momentum"]) if group["nesterov"] else momentum
+        weight.mul_(len(weight) ** 0.5 / weight.norm())
+        weight.sub_(orthogonalize(direction.flatten(1)).view_as(weight), alpha=group["lr"])
+
+
+def orthogonalize(matrix: Tensor, steps: int = 3) -> Tensor:
+    """[R, C] -> U S V' with singular values S between 0.5 and 1.5 or so; those that were tiny are still smaller.
+
+    Newton and Schulz's iteration with Jordan's polynomial of degree 5, whose slope at 0 is large for few steps' sake.
+    """
+    x: Tensor = matrix / (matrix.norm() + 1e-7)
+    if tall := len(x) > x.shape[1]:
+        x = x.T
+    for _ in range(steps):
+        square = x @ x.T
+        x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
+    return x.mT if tall else x
