@@ -56,6 +56,9 @@ class Config:
     extra: bool = knob(False, "svhn: train on its extra part too")
     normalize: str = knob("standardize", "how pixels become numbers: none, standardize, gcn, gcn-zca, gcn-lcn")
     augment: str = knob("none", "none, crop-flip, crop-flip-reflect, crop-alternating, shift-alternating, crop, caffe")
+    sides: tuple[int, ...] = knob(
+        (), "scale training images to these sides, each for an equal share of epochs", least=1
+    )
     shuffle: bool = knob(True, "a new order every epoch; the authors' code had a fixed one")
     # network
     network: str = knob("cnn", "a registered network, or package.module:factory for your own")
@@ -142,6 +145,10 @@ class Config:
     def total_epochs(self) -> int:
         """The epochs of all phases."""
         return sum(phase.epochs for phase in self.plan)
+
+    def side(self, epoch: int) -> int | None:
+        """Return what training images are scaled to in an epoch; None: they stay as they are."""
+        return self.sides[epoch * len(self.sides) // self.total_epochs] if self.sides else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types: what YAML and a checkpoint hold."""

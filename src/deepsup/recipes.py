@@ -204,27 +204,31 @@ def tree_cifar100() -> Config:
 # for a CPU
 
 
-def fast_mnist() -> Config:
-    """MNIST in minutes on two cores: DSN-SVM on the modern trunk, pooled companions."""
+def fast_cifar10() -> Config:
+    """CIFAR-10, augmented, in minutes on two cores: the modern trunk, pooled companions, Muon, small images first."""
     return Config(
-        data="mnist", network="fast", network_options={"widths": [32, 64, 64]}, normalize="standardize", epochs=6,
-        batch_size=256, lr=0.1, anneal="triangle", nesterov=True, loss="squared_hinge", pool="avg", alpha=(0.3,),
-        schedule="linear", head_lr=1.0,
+        data="cifar10", network="fast", augment="shift-alternating", sides=(20, 24, 32), epochs=18, batch_size=500,
+        loss="softmax", label_smoothing=0.2, optimizer="muon", lr=0.6, muon_lr=0.1, bias_lr=40.0, momentum=0.85,
+        nesterov=True, warmup=0.0, weight_decay=0.0015, pool="avg", alpha=(0.3,), schedule="linear", head_lr=0.2,
     )  # fmt: skip
 
 
-def fast_cifar10() -> Config:
-    """CIFAR-10, augmented, in minutes on two cores: the modern trunk, pooled companions."""
+def fast_cifar10_plain() -> Config:
+    """CIFAR-10 without augmentation, within an hour on two cores: dropout in its place."""
+    return replace(fast_cifar10(), augment="none", network_options={"widths": [64, 256, 256], "drop": 0.25})
+
+
+def fast_cifar100() -> Config:
+    """CIFAR-100 without augmentation, within two hours on two cores."""
+    return replace(fast_cifar10_plain(), data="cifar100")
+
+
+def fast_mnist() -> Config:
+    """MNIST without augmentation, in minutes on two cores: a narrower trunk with some dropout."""
     return replace(
-        fast_mnist(),
-        data="cifar10",
-        network_options={},
-        augment="crop-alternating",
-        epochs=10,
-        batch_size=512,
-        loss="softmax",
-        label_smoothing=0.1,
-    )
+        fast_cifar10(), data="mnist", augment="none", sides=(), network_options={"widths": [32, 64, 64], "drop": 0.2},
+        epochs=12, batch_size=250, lr=0.3, muon_lr=0.15,
+    )  # fmt: skip
 
 
 RECIPES: dict[str, Callable[[], Config]] = {
@@ -235,6 +239,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
         nin_svhn, maxout_mnist, maxout_cifar10, maxout_cifar10_augmented, maxout_cifar100, maxout_svhn,
         stochastic_pooling_mnist, stochastic_pooling_cifar10, stochastic_pooling_cifar100, stochastic_pooling_svhn,
         dropconnect_cifar10, dropconnect_svhn, tree_cifar100, fast_mnist, fast_cifar10,
+        fast_cifar10_plain, fast_cifar100,
     )
 }  # fmt: skip
 

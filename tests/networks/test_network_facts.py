@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from deepsup.networks import (
     DropConnectLinear,
@@ -89,7 +90,7 @@ def test_fast_starts_as_the_identity() -> None:
         assert conv.bias is None
         x = torch.randn(2, conv.in_channels, 6, 6)
         kept = min(conv.in_channels, conv.out_channels)
-        torch.testing.assert_close(conv(x)[:, :kept], x[:, :kept])
+        torch.testing.assert_close(F.conv2d(x, conv.weight, padding=1)[:, :kept], x[:, :kept])
     assert len(layers(network, nn.BatchNorm2d)) == 4
     assert network.taps == ("group1", "group2")
 

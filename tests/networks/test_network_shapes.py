@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from deepsup.networks import create_network, describe, list_networks
+from deepsup.networks.fast import PooledConv2d
 
 # The maps behind the named layers, for the image size of the paper: (channels, side) or (features,)
 PUBLISHED = {
@@ -108,3 +109,20 @@ def test_the_minimum_is_the_minimum(name: str) -> None:
     network.minimum_image_size, network.any_size = 0, True  # take away our own check
     with pytest.raises((RuntimeError, ValueError)):
         network(torch.rand(2, network.in_channels, smallest - 1, smallest - 1))
+
+
+@pytest.mark.parametrize("side", [6, 7, 15, 16])
+def test_a_pooled_convolution_leaves_out_what_pooling_drops(side: int) -> None:
+    """The oracle: a convolution padded by 1 on all sides, then max pooling."""
+    torch.manual_seed(0)
+    layer, maps = PooledConv2d(3, 5).double(), torch.randn(2, 3, side, side, dtype=torch.double, requires_grad=True)
+    expected = F.max_pool2d(F.conv2d(maps, layer.conv.weight, padding=1), 2)
+    got = layer(maps)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-14)
+    weights = torch.randn_like(expected)
+    for mine, theirs in zip(
+        torch.autograd.grad((got * weights).sum(), [maps, layer.conv.weight]),
+        torch.autograd.grad((expected * weights).sum(), [maps, layer.conv.weight]),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)

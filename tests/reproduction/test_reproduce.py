@@ -15,8 +15,9 @@ from deepsup.experiment.arms import Job, Outcome
 from deepsup.recipes import RECIPES
 from deepsup.record import Run
 from deepsup.reproduction import minutes, plan_of, read_record, repeat, reproduce
+from deepsup.reproduction.fast import FAST, MINUTES, WITH, WITHOUT
 from deepsup.reproduction.paper import TABLES
-from deepsup.reproduction.plan import differences
+from deepsup.reproduction.plan import differences, seconds
 from deepsup.reproduction.reproduce import compared, told_row
 from deepsup.reproduction.targets import NAMES, TARGETS
 
@@ -36,7 +37,7 @@ def test_every_target_has_its_rows_a_record_and_a_figure(name: str, out: Path, c
     assert json.loads(Path(record["record"]).read_text()) == kept
     assert (out / "results" / f"{name}-smoke.png").read_bytes().startswith(b"\x89PNG")
     if name in TABLES:
-        assert {r["row"]: r["paper"] for r in record["rows"] if "fast" not in r["row"]} == {
+        assert {r["row"]: r["paper"] for r in record["rows"]} == {
             method: error for method, (error, _) in TABLES[name].rows.items()
         }
     if name != "theory":
@@ -152,9 +153,33 @@ def test_minutes_are_stated_and_grow_with_the_work(capsys: pytest.CaptureFixture
     assert main(["reproduce", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["targets"]
     assert list(told) == list(NAMES)
-    assert all(0 < told[name]["minutes"]["cpu"] < told[name]["minutes"]["paper"] for name in TARGETS if name != "l1-l2")
+    same = ("l1-l2", *FAST)
+    assert all(
+        0 < told[name]["minutes"]["cpu"] < told[name]["minutes"]["paper"] for name in TARGETS if name not in same
+    )
     few, many = (minutes(plan_of("l1-l2", "cpu", Path(), seeds)) for seeds in (1, 3))
     assert few < many
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_fast_recipe_is_trained_as_it_stands_and_without_companions(name: str) -> None:
+    plan = plan_of(name, "cpu", Path())
+    supervised, plain = plan.rows
+    recipe = replace(RECIPES[name](), tensorboard=False)
+    assert supervised.arm.choices == {"recipe": recipe}
+    assert plain.arm.choices == {"recipe": replace(recipe, taps=("none",))}
+    assert recipe.taps != ("none",)
+    assert supervised.arm.seeds == plain.arm.seeds == (3 if MINUTES[name] < 30 else 1)
+    assert plan.pairs == ((WITH, WITHOUT),)
+    assert supervised.paper == TABLES[FAST[name]].rows["DSN-SVM"][0]
+    assert recipe.validation == 0  # settings were chosen before; it trains on all images
+    assert (recipe.augment == "none") == (name != "fast-cifar10")
+
+
+def test_minutes_of_the_fast_net_grow_with_its_width() -> None:
+    narrow = RECIPES["fast-cifar10"]()
+    wide = replace(narrow, network_options={"widths": [64, 256, 256]})
+    assert seconds(wide) > 2 * seconds(narrow)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_the_gain_at_500_needs_both_size_and_certainty() -> None:
 def test_a_table_is_judged_by_rows_on_all_images_only() -> None:
     few = {"rows": [number("DSN-SVM", 0.2, config={"train_size": 1000})]}
     assert claim_verdict("DSN on MNIST", "mnist", few) == NOT_RUN
-    whole = {"rows": [number("DSN-SVM, fast trunk", 0.38, config={"train_size": None})]}
+    whole = {"rows": [number("DSN-SVM", 0.38, config={"train_size": None})]}
     assert claim_verdict("DSN on MNIST", "mnist", whole) == REPRODUCED
     whole["rows"][0]["mean"] = 0.41
     assert claim_verdict("DSN on MNIST", "mnist", whole) == NOT_REPRODUCED
@@ -158,3 +158,14 @@ def test_every_row_can_be_made_again(path: Path) -> None:
         if record["target"] != "theory":
             assert Config.from_dict(row["config"]).seed == row["seeds"][0]
             assert len(row["values"]) == len(row["seeds"]) == len(row["threads"]) == len(row["seconds"])
+
+
+@pytest.mark.parametrize(
+    ("error", "minutes", "expected"),
+    [(8.0, 12.0, REPRODUCED), (8.22, 19.9, REPRODUCED), (8.23, 12.0, NOT_REPRODUCED), (8.0, 20.5, NOT_REPRODUCED)],
+)
+def test_a_fast_recipe_must_keep_the_error_and_the_minutes(error: float, minutes: float, expected: str) -> None:
+    rows = [number("with companions", error, paper=8.22, seconds=[60.0, minutes * 60])]
+    assert claim_verdict("DSN's error on CIFAR-10", "fast-cifar10", {"rows": rows}) == expected
+    alone = [number("without companions", 1.0, paper=None, seconds=[60.0])]
+    assert claim_verdict("DSN's error on CIFAR-10", "fast-cifar10", {"rows": alone}) == NOT_RUN

@@ -8,11 +8,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional
 
 from deepsup import load_data
 from deepsup.errors import DataError
 from deepsup.preprocess import AUGMENTATIONS, Augment, fit, to_tensor
 from deepsup.training import Batches
+from deepsup.training.batches import scaled
 
 
 def numbered(n: int) -> torch.Tensor:
@@ -140,3 +142,32 @@ def test_a_set_is_not_copied_into_a_stream():
 def test_what_is_refused(call, word):
     with pytest.raises(DataError, match=word):
         call()
+
+
+def test_images_are_scaled_by_epoch_at_last() -> None:
+    images = torch.randint(256, (12, 3, 8, 16), dtype=torch.uint8)
+    common = {"seed": 3, "normalize": lambda x: x.float(), "augment": AUGMENTATIONS["crop-flip"]}
+    sides = {0: 4, 1: 6, 2: 8, 3: None}
+    scaled_ones = Batches(images, torch.arange(12), 5, side=sides.__getitem__, **common)
+    whole = Batches(images, torch.arange(12), 5, **common)
+    for epoch, side in sides.items():
+        for (mine, labels), (theirs, order) in zip(scaled_ones.epoch(epoch), whole.epoch(epoch), strict=True):
+            assert torch.equal(labels, order)
+            assert mine.is_contiguous(memory_format=torch.channels_last)
+            if side in (8, None):
+                assert torch.equal(mine, theirs)
+            else:
+                assert mine.shape[2:] == (side, 2 * side)
+                size = (side, 2 * side)
+                expected = functional.interpolate(theirs.contiguous(), size, mode="bilinear", antialias=True)
+                torch.testing.assert_close(mine.contiguous(), expected)
+
+
+def test_halving_weighs_the_four_rows_around_each_new_one() -> None:
+    """The oracle: by hand, along one side; weights fall linearly with the distance to the new pixel's centre."""
+    row = torch.tensor([8.0, 0.0, 4.0, 2.0])
+    image = row.view(1, 1, 4, 1).expand(1, 1, 4, 4).contiguous()
+    got = scaled(image, 2)[0, 0, :, 0]
+    first = (3 * row[0] + 3 * row[1] + row[2]) / 7
+    last = (row[1] + 3 * row[2] + 3 * row[3]) / 7
+    assert got.tolist() == pytest.approx([float(first), float(last)])

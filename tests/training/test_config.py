@@ -8,6 +8,7 @@ import pytest
 
 from deepsup.config import Config, Phase
 from deepsup.errors import ConfigError
+from deepsup.experiment.build import build_net
 from deepsup.recipes import RECIPES, find_recipe
 
 
@@ -88,3 +89,27 @@ def test_unknown_recipe() -> None:
 
 def test_every_knob_is_explained() -> None:
     assert all(knob.metadata["doc"] for knob in fields(Config))
+
+
+def test_sides_share_the_epochs() -> None:
+    config = Config(sides=(20, 24, 32), epochs=7)
+    assert [config.side(epoch) for epoch in range(7)] == [20, 20, 20, 24, 24, 32, 32]
+    assert Config(epochs=3).side(2) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"network": "cnn", "pool": "avg"}, "cnn"),  # a fixed linear layer
+        ({"network": "fast", "pool": "none"}, "pool=none"),  # companions on flattened maps
+        ({"network": "fast", "pool": "avg", "sides": (5, 28)}, "images of 5 "),  # too small
+    ],
+)
+def test_sides_are_refused_where_the_net_takes_one_size_only(given: dict[str, Any], reason: str) -> None:
+    config = Config(**({"sides": (16, 28)} | given))
+    with pytest.raises(ConfigError, match=f"{reason}.*expected a net that ends in a global pooling"):
+        build_net(config, 10, (1, 28, 28))
+
+
+def test_sides_are_taken_by_nets_that_pool_globally() -> None:
+    assert build_net(Config(network="fast", pool="avg", sides=(16, 28)), 10, (1, 28, 28)).training

@@ -18,7 +18,7 @@ from deepsup.errors import ConfigError, DeepsupError, TrainingError, nearest
 from deepsup.networks import Network, create_network
 from deepsup.preprocess import AUGMENTATIONS, Normalizer, to_tensor
 from deepsup.supervision import Companion, DeeplySupervised, supervise
-from deepsup.training.batches import Batches
+from deepsup.training.batches import Batches, scaled
 from deepsup.training.distributed import Processes
 
 
@@ -51,7 +51,24 @@ def build_net(config: Config, classes: int, shape: Sequence[int]) -> DeeplySuper
     )
     net = supervise(network, at=taps_of(config, network), num_classes=classes, example=example, companion=companion)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs do not know it
+    check_sides(config, net, example)
     return net
+
+
+@torch.no_grad()
+def check_sides(config: Config, net: DeeplySupervised, example: Tensor) -> None:
+    """Refuse images of changing size where the net, or a companion on its flattened maps, takes one size only."""
+    training = net.training
+    for side in config.sides:
+        try:
+            net.eval()(scaled(example, side))
+        except (DeepsupError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:150]
+            raise ConfigError(
+                f"sides={config.sides}, but {config.network} with companions of pool={config.pool} takes no images of "
+                f"{side} ({reason}); expected a net that ends in a global pooling, such as fast, and --pool avg"
+            ) from error
+    net.train(training)
 
 
 def build_network(config: Config, classes: int, shape: Sequence[int]) -> nn.Module:
@@ -132,6 +149,7 @@ def train_batches(config: Config, data: Dataset, normalize: Normalizer, processe
         shuffle=config.shuffle,
         normalize=None if beforehand else normalize,
         augment=AUGMENTATIONS[config.augment],
+        side=config.side,
         rank=processes.rank,
         world=processes.world,
     )

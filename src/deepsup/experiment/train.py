@@ -164,7 +164,8 @@ class Experiment:
         """Go back to a checkpoint of this config and these data."""
         state = checkpoint.load(path)
         try:
-            check_same(self.run, self.config.to_dict(), state["config"])
+            held = Config.from_dict(state["config"], str(path))  # an older one has fewer knobs
+            check_same(self.run, self.config.to_dict(), held.to_dict())
             if state["data"] != self.data_digest:
                 raise RunError(
                     f"{self.run.folder} was begun with other training images or classes than {self.config.data} "

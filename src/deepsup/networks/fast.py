@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from deepsup.errors import NetworkError
 from deepsup.networks.checks import count, number, probability
@@ -53,11 +54,10 @@ def _widths(given: object) -> tuple[int, ...]:
 def _group(in_channels: int, width: int, drop: float) -> nn.Sequential:
     """[B, C, H, W] -> [B, width, H // 2, W // 2]."""
     layers = [
-        _identity_conv(in_channels, width),
-        nn.MaxPool2d(2),
+        PooledConv2d(in_channels, width),
         _norm(width),
         nn.GELU(),
-        _identity_conv(width, width),
+        _identity_conv(width, width, padding=1),
         _norm(width),
         nn.GELU(),
     ]
@@ -71,9 +71,26 @@ def _norm(width: int) -> nn.BatchNorm2d:
     return norm
 
 
-def _identity_conv(in_channels: int, width: int) -> nn.Conv2d:
+class PooledConv2d(nn.Module):
+    """A 3x3 convolution, padded by 1, and max pooling 2/2: [B, C, H, W] -> [B, width, H // 2, W // 2].
+
+    Of a map with an odd side the pooling leaves the last row and column out; here they are not computed either, which
+    is a quarter of the convolution at 7x7.
+    """
+
+    def __init__(self, in_channels: int, width: int) -> None:
+        super().__init__()
+        self.conv = _identity_conv(in_channels, width, padding=0)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, width, H // 2, W // 2]."""
+        height, width = maps.shape[-2:]
+        return F.max_pool2d(self.conv(F.pad(maps, (1, 1 - width % 2, 1, 1 - height % 2))), 2)
+
+
+def _identity_conv(in_channels: int, width: int, padding: int) -> nn.Conv2d:
     """A 3x3 convolution that hands on the channels it gets; what it has beyond those starts at random."""
-    conv = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
+    conv = nn.Conv2d(in_channels, width, 3, padding=padding, bias=False)
     with torch.no_grad():
         nn.init.dirac_(conv.weight[:in_channels])
     return conv

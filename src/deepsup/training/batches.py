@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from deepsup.errors import DataError
 from deepsup.preprocess import Augment
@@ -37,6 +38,8 @@ class Batches:
     shuffle: bool = True
     normalize: Callable[[Tensor], Tensor] | None = None
     augment: Augment | None = None
+    side: Callable[[int], int | None] = lambda _: None
+    """Epoch -> the height that its images are scaled to at last; None: they stay as they are."""
     rank: int = 0
     world: int = 1
 
@@ -67,6 +70,7 @@ class Batches:
         generator = _generator(self.seed, _ORDER, epoch)
         order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
         coins = torch.randint(2, (count,), generator=_generator(self.seed, _COINS))
+        side = self.side(epoch)
         for start, end in self.bounds():
             batch = order[start:end]
             mine = self._share(len(batch))
@@ -76,6 +80,8 @@ class Batches:
             if self.augment is not None:
                 # drawn for the whole batch, so that the stream goes on alike in all processes
                 images = self.augment(images, self.augment.draw(coins[batch], epoch, generator).of(mine))
+            if side is not None:
+                images = scaled(images, side)
             yield images.contiguous(memory_format=torch.channels_last), self.labels[batch[mine].to(self.labels.device)]
 
     def bounds(self) -> list[tuple[int, int]]:
@@ -88,6 +94,15 @@ class Batches:
 
     def _share(self, count: int) -> slice:
         return slice(self.rank * count // self.world, (self.rank + 1) * count // self.world)
+
+
+def scaled(images: Tensor, side: int) -> Tensor:
+    """Scale images [B,C,H,W] to a height of ``side``, the width in proportion; each new pixel averages old ones."""
+    height, width = images.shape[2:]
+    if side == height:
+        return images
+    size = (side, max(1, round(side * width / height)))
+    return F.interpolate(images, size=size, mode="bilinear", antialias=True)
 
 
 def _rows(images: Tensor, which: Tensor) -> Tensor:
