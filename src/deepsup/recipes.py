@@ -207,9 +207,10 @@ def tree_cifar100() -> Config:
 def fast_cifar10() -> Config:
     """CIFAR-10, augmented, in minutes on two cores: the modern trunk, pooled companions, Muon, small images first."""
     return Config(
-        data="cifar10", network="fast", augment="shift-alternating", sides=(20, 24, 32), epochs=18, batch_size=500,
-        loss="softmax", label_smoothing=0.2, optimizer="muon", lr=0.6, muon_lr=0.1, bias_lr=40.0, momentum=0.85,
-        nesterov=True, warmup=0.0, weight_decay=0.0015, pool="avg", alpha=(0.3,), schedule="linear", head_lr=0.2,
+        data="cifar10", network="fast", network_options={"widths": [64, 256, 256]}, augment="shift-alternating",
+        sides=(20, 24, 32), epochs=7, batch_size=500, loss="softmax", label_smoothing=0.2, optimizer="muon", lr=0.6,
+        muon_lr=0.15, bias_lr=40.0, momentum=0.85, nesterov=True, warmup=0.0, weight_decay=0.0015, pool="avg",
+        alpha=(0.1,), schedule="cut:0.34", head_lr=0.2,
     )  # fmt: skip
 
 
@@ -227,7 +228,7 @@ def fast_mnist() -> Config:
     """MNIST without augmentation, in minutes on two cores: a narrower trunk with some dropout."""
     return replace(
         fast_cifar10(), data="mnist", augment="none", sides=(), network_options={"widths": [32, 64, 64], "drop": 0.2},
-        epochs=12, batch_size=250, lr=0.3, muon_lr=0.15,
+        epochs=8, batch_size=250, lr=0.3, muon_lr=0.15,
     )  # fmt: skip
 
 
