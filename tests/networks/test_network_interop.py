@@ -22,11 +22,13 @@ FAMILIES = [
     "dropconnect-cifar10",
     "tree-cifar100",
     "fast",
+    "fast mirror",
 ]
 
 
 def build(name: str) -> tuple[Network, Tensor]:
-    network = create_network(name, in_channels=2, image_size=16)
+    name, *flags = name.split()
+    network = create_network(name, in_channels=2, image_size=16, **dict.fromkeys(flags, True))
     return network, torch.rand(4, 2, 16, 16)
 
 

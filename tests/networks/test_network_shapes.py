@@ -116,13 +116,13 @@ def test_a_pooled_convolution_leaves_out_what_pooling_drops(side: int) -> None:
     """The oracle: a convolution padded by 1 on all sides, then max pooling."""
     torch.manual_seed(0)
     layer, maps = PooledConv2d(3, 5).double(), torch.randn(2, 3, side, side, dtype=torch.double, requires_grad=True)
-    expected = F.max_pool2d(F.conv2d(maps, layer.conv.weight, padding=1), 2)
+    expected = F.max_pool2d(F.conv2d(maps, layer.weight, padding=1), 2)
     got = layer(maps)
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-14)
     weights = torch.randn_like(expected)
     for mine, theirs in zip(
-        torch.autograd.grad((got * weights).sum(), [maps, layer.conv.weight]),
-        torch.autograd.grad((expected * weights).sum(), [maps, layer.conv.weight]),
+        torch.autograd.grad((got * weights).sum(), [maps, layer.weight]),
+        torch.autograd.grad((expected * weights).sum(), [maps, layer.weight]),
         strict=True,
     ):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)

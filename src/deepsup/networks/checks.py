@@ -38,3 +38,10 @@ def choice(what: str, given: object, known: tuple[str, ...]) -> str:
     if given not in known:
         raise NetworkError(f"{what} is {given!r}; {nearest(str(given), known)}")
     return str(given)
+
+
+def flag(what: str, given: object) -> bool:
+    """Return ``given``, if it is True or False."""
+    if not isinstance(given, bool):
+        raise NetworkError(f"{what} is {given!r}; expected True or False")
+    return given

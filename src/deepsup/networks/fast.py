@@ -3,7 +3,7 @@
 B batch, C channels, H W map, K classes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -11,13 +11,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deepsup.errors import NetworkError
-from deepsup.networks.checks import count, number, probability
-from deepsup.networks.layers import Scale, WhiteningConv2d
+from deepsup.networks.checks import count, flag, number, probability
+from deepsup.networks.layers import (
+    MirrorConv2d,
+    MirrorMaximum,
+    MirrorNorm2d,
+    MirrorPooledConv2d,
+    Scale,
+    WhiteningConv2d,
+    swapped,
+)
 from deepsup.networks.table import Table
 
-OPTIONS: dict[str, object] = {"widths": (32, 128, 128), "scale": 1 / 9, "drop": 0.0}
+OPTIONS: dict[str, object] = {"widths": (32, 128, 128), "scale": 1 / 9, "drop": 0.0, "mirror": False}
 """``widths``: the channels of each group; there are as many groups. ``scale``: the factor on the scores.
-``drop``: the probability of the dropout behind each group."""
+``drop``: the probability of the dropout behind each group. ``mirror``: whether channels come in mirrored pairs."""
 
 
 def fast(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
@@ -28,50 +36,64 @@ def fast(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
     as the identity on the channels they have, a global maximum, a linear layer without bias, small scores. The widths
     are chosen for two CPU cores. Maps of a 32x32 image: 24 at 31x31; 32 at 15x15; 128 at 7x7; 128 at 3x3; K.
 
+    With ``mirror`` an image and its mirror image have the same scores: half of the filters are the mirrors of the other
+    half (``layers/mirror.py``). The arithmetic stays, the parameters are half as many, mirroring images in training is
+    pointless. For things that have a left and a right alike; not for digits.
+
     ``fit_whitening(network, images)`` sets the first layer from training images.
     """
-    widths = _widths(options["widths"])
+    mirror = flag("mirror", options["mirror"])
+    widths = _widths(options["widths"], pairs=mirror)
     drop = probability("drop", options["drop"])
-    whitening = WhiteningConv2d(table.in_channels)
+    whitening = WhiteningConv2d(table.in_channels, mirror=mirror)
     table.maps("whiten", whitening, whitening.out_channels, table.convolved(whitening.kernel_size, 0))
     table.add("gelu", nn.GELU())
+    order = whitening.order
     for index, width in enumerate(widths, 1):
-        table.maps(f"group{index}", _group(table.channels, width, drop), width, table.size // 2)
-    table.maps("maximum", nn.AdaptiveMaxPool2d(1), table.channels, 1)
+        table.maps(f"group{index}", _group(table.channels, width, drop, order), width, table.size // 2)
+        order = swapped(width) if mirror else None
+    maximum = MirrorMaximum() if mirror else nn.AdaptiveMaxPool2d(1)
+    table.maps("maximum", maximum, table.channels // 2 if mirror else table.channels, 1)
     table.flatten()
     table.vector("linear", nn.Linear(table.features, num_classes, bias=False), num_classes)
     table.add("scores", Scale(number("scale", options["scale"], least=0)))
     return tuple(f"group{index}" for index in range(1, len(widths) + 1))
 
 
-def _widths(given: object) -> tuple[int, ...]:
+def _widths(given: object, pairs: bool) -> tuple[int, ...]:
     widths = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else ()
     if not widths:
         raise NetworkError(f"widths is {given!r}; expected the channels of each group, such as (32, 128, 128)")
-    return tuple(count("a width of widths", width) for width in widths)
+    widths = tuple(count("a width of widths", width) for width in widths)
+    if pairs and any(width % 2 for width in widths):
+        raise NetworkError(f"widths is {given!r} with mirror; expected even numbers, since channels come in pairs")
+    return widths
 
 
-def _group(in_channels: int, width: int, drop: float) -> nn.Sequential:
-    """[B, C, H, W] -> [B, width, H // 2, W // 2]."""
-    layers = [
-        PooledConv2d(in_channels, width),
-        _norm(width),
-        nn.GELU(),
-        _identity_conv(width, width, padding=1),
-        _norm(width),
-        nn.GELU(),
-    ]
+def _group(in_channels: int, width: int, drop: float, order: Sequence[int] | None) -> nn.Sequential:
+    """[B, C, H, W] -> [B, width, H // 2, W // 2]; ``order``: which channel each becomes in a mirror, if that counts."""
+    pooled: PooledConv2d | MirrorPooledConv2d
+    conv: nn.Conv2d | MirrorConv2d
+    if order is None:
+        pooled, conv = PooledConv2d(in_channels, width), nn.Conv2d(width, width, 3, padding=1, bias=False)
+    else:
+        pooled, conv = MirrorPooledConv2d(in_channels, width, order), MirrorConv2d(width, width, swapped(width))
+    for weight, channels in ((pooled.weight, in_channels), (conv.weight, width)):
+        with torch.no_grad():  # hand on the channels that come in; what there is beyond those starts at random
+            nn.init.dirac_(weight[: channels if order is None else channels // 2])
+    layers = [pooled, _norm(width, order), nn.GELU(), conv, _norm(width, order), nn.GELU()]
     return nn.Sequential(*layers, *([nn.Dropout(drop)] if drop else []))
 
 
-def _norm(width: int) -> nn.BatchNorm2d:
+def _norm(width: int, order: Sequence[int] | None) -> nn.BatchNorm2d:
     """Unit variance, learned shifts: the next layer has the scale. It remembers only the last few batches."""
-    norm = nn.BatchNorm2d(width, momentum=0.4)  # airbench's 0.6, in torch's terms
+    momentum = 0.4  # airbench's 0.6, in torch's terms
+    norm = nn.BatchNorm2d(width, momentum=momentum) if order is None else MirrorNorm2d(width, momentum=momentum)
     norm.register_parameter("weight", None)
     return norm
 
 
-class PooledConv2d(nn.Module):
+class PooledConv2d(nn.Conv2d):
     """A 3x3 convolution, padded by 1, and max pooling 2/2: [B, C, H, W] -> [B, width, H // 2, W // 2].
 
     Of a map with an odd side the pooling leaves the last row and column out; here they are not computed either, which
@@ -79,21 +101,12 @@ class PooledConv2d(nn.Module):
     """
 
     def __init__(self, in_channels: int, width: int) -> None:
-        super().__init__()
-        self.conv = _identity_conv(in_channels, width, padding=0)
+        super().__init__(in_channels, width, 3, bias=False)
 
     def forward(self, maps: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, width, H // 2, W // 2]."""
         height, width = maps.shape[-2:]
-        return F.max_pool2d(self.conv(F.pad(maps, (1, 1 - width % 2, 1, 1 - height % 2))), 2)
-
-
-def _identity_conv(in_channels: int, width: int, padding: int) -> nn.Conv2d:
-    """A 3x3 convolution that hands on the channels it gets; what it has beyond those starts at random."""
-    conv = nn.Conv2d(in_channels, width, 3, padding=padding, bias=False)
-    with torch.no_grad():
-        nn.init.dirac_(conv.weight[:in_channels])
-    return conv
+        return F.max_pool2d(super().forward(F.pad(maps, (1, 1 - width % 2, 1, 1 - height % 2))), 2)
 
 
 def fit_whitening(model: nn.Module, images: Tensor, eps: float = 5e-4) -> None:

@@ -4,6 +4,7 @@ from deepsup.networks.layers.dropconnect import DropConnectLinear
 from deepsup.networks.layers.dropout import UnscaledDropout
 from deepsup.networks.layers.local import LocallyConnected2d
 from deepsup.networks.layers.maxout import MaxoutConv2d, MaxoutLinear
+from deepsup.networks.layers.mirror import MirrorConv2d, MirrorMaximum, MirrorNorm2d, MirrorPooledConv2d, swapped
 from deepsup.networks.layers.response_norm import cross_map_norm
 from deepsup.networks.layers.scale import Scale
 from deepsup.networks.layers.stochastic_pool import StochasticPool2d
@@ -14,9 +15,14 @@ __all__ = [
     "LocallyConnected2d",
     "MaxoutConv2d",
     "MaxoutLinear",
+    "MirrorConv2d",
+    "MirrorMaximum",
+    "MirrorNorm2d",
+    "MirrorPooledConv2d",
     "Scale",
     "StochasticPool2d",
     "UnscaledDropout",
     "WhiteningConv2d",
     "cross_map_norm",
+    "swapped",
 ]

@@ -19,19 +19,40 @@ class WhiteningConv2d(nn.Module):
     layer, at its large map (airbench learns one for some epochs). Until ``fit`` is called the filters are a
     random orthogonal basis.
 
+    With ``mirror`` every filter is its own mirror image, or the negative of it.
+
     The idea is Page's (2018), patch size 2 and negated copies are hlb-CIFAR10's and cifar10-airbench's.
     """
 
     weight: Tensor
 
-    def __init__(self, in_channels: int, kernel_size: int = 2) -> None:
+    def __init__(self, in_channels: int, kernel_size: int = 2, mirror: bool = False) -> None:
         super().__init__()
         self.in_channels = count("in_channels of WhiteningConv2d", in_channels)
         self.kernel_size = count("kernel_size of WhiteningConv2d", kernel_size)
         size = self.in_channels * self.kernel_size**2
         self.out_channels = 2 * size
-        basis = nn.init.orthogonal_(torch.empty(size, size))
+        self.mirror = mirror
+        basis = torch.cat([nn.init.orthogonal_(torch.empty(len(part), len(part))) @ part for part in self._parts()])
         self.register_buffer("weight", self._with_negatives(basis))
+
+    @property
+    def order(self) -> tuple[int, ...] | None:
+        """With ``mirror``: for every channel, which one it is in a mirror: even ones stay, odd ones are negated."""
+        if not self.mirror:
+            return None
+        size, even = self.out_channels // 2, len(self._parts()[0])
+        return tuple(index if index % size < even else (index + size) % (2 * size) for index in range(2 * size))
+
+    def _parts(self) -> list[Tensor]:
+        """The patches that a mirror leaves alone, and those that it negates: an orthonormal basis of each, in rows."""
+        units = torch.eye(self.out_channels // 2)
+        if not self.mirror:
+            return [units]
+        columns = units.view(-1, self.in_channels, self.kernel_size, self.kernel_size)
+        _, vectors = torch.linalg.eigh(columns.flip(3).flatten(1))  # of the values -1 and 1, in this order
+        odd = self.in_channels * self.kernel_size * (self.kernel_size // 2)
+        return [vectors.T[odd:], vectors.T[:odd]]
 
     @torch.no_grad()
     def fit(self, images: Tensor, eps: float = 5e-4) -> None:
@@ -47,9 +68,14 @@ class WhiteningConv2d(nn.Module):
                 f"WhiteningConv2d.fit got images of shape {tuple(images.shape)}; "
                 f"expected [B, {self.in_channels}, H, W] with H and W of at least {self.kernel_size}"
             )
-        eigenvalues, eigenvectors = torch.linalg.eigh(self._covariance(images))
-        scale = (eigenvalues.clamp(min=0) + eps).rsqrt()
-        self.weight.copy_(self._with_negatives((eigenvectors * scale).T.flip(0)))  # the largest variance first
+        covariance = self._covariance(images)
+        filters = []
+        for part in self._parts():
+            basis = part.to(covariance)
+            eigenvalues, eigenvectors = torch.linalg.eigh(basis @ covariance @ basis.T)
+            scale = (eigenvalues.clamp(min=0) + eps).rsqrt()
+            filters.append((eigenvectors * scale).T.flip(0) @ basis)  # the largest variance first
+        self.weight.copy_(self._with_negatives(torch.cat(filters)))
 
     def _covariance(self, images: Tensor) -> Tensor:
         """The covariance [C*k*k, C*k*k] of all patches, summed up over a few images at a time to save memory."""

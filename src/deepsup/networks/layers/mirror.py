@@ -1,0 +1,82 @@
+"""Maps [B,C,H,W] with channels in mirrored pairs -> maps of the same kind: layers that a mirror does not surprise.
+
+In the first half of the channels a net looks at the image, in the second half, by the same filters mirrored, at what a
+mirror would show: mirroring the image swaps the halves and mirrors the maps, and does nothing else. So what is learned
+of one side is known of the other. The idea is Cohen and Welling's (group-equivariant networks, 2016), for the smallest
+of groups. B batch, C channels, H W map.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def swapped(channels: int) -> tuple[int, ...]:
+    """Return where each channel of a map with mirrored pairs is found after mirroring: in the other half."""
+    return tuple((index + channels // 2) % channels for index in range(channels))
+
+
+class MirrorConv2d(nn.Module):
+    """A 3x3 convolution, padded by 1, to mirrored pairs: it learns half of its filters, the rest are their mirrors.
+
+    ``order`` tells, for every channel that comes in, which one it becomes in the mirror.
+    """
+
+    order: Tensor
+
+    def __init__(self, in_channels: int, width: int, order: Sequence[int]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(nn.Conv2d(in_channels, width // 2, 3, bias=False).weight.detach())
+        self.register_buffer("order", torch.tensor(order), persistent=False)
+
+    def filters(self) -> tuple[Tensor, Tensor]:
+        """The learned half [C'/2, C, 3, 3] and its mirror."""
+        return self.weight, self.weight.index_select(1, self.order).flip(3)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C', H, W]."""
+        return F.conv2d(maps, torch.cat(self.filters()), padding=1)
+
+
+class MirrorPooledConv2d(MirrorConv2d):
+    """The same and max pooling 2/2; of an odd side each half leaves the column out that is last on its own way."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C', H // 2, W // 2]."""
+        height, width = maps.shape[-2:]
+        bottom = 1 - height % 2
+        if width % 2 == 0:
+            return F.max_pool2d(F.conv2d(F.pad(maps, (1, 1, 1, bottom)), torch.cat(self.filters())), 2)
+        sides = ((1, 0, 1, bottom), (0, 1, 1, bottom))
+        halves = [F.conv2d(F.pad(maps, side), half) for side, half in zip(sides, self.filters(), strict=True)]
+        return F.max_pool2d(torch.cat(halves, 1), 2)
+
+
+def paired(maps: Tensor) -> Tensor:
+    """[B, C, H, W] -> [B, C/2, H, 2W] in channels_last: a pair of channels side by side, as one."""
+    batch, channels, height, width = maps.shape
+    pixels = maps.permute(0, 2, 3, 1).reshape(batch, height, 2 * width, channels // 2)
+    return pixels.permute(0, 3, 1, 2)
+
+
+class MirrorNorm2d(nn.BatchNorm2d):
+    """BatchNorm with one mean, one variance and one shift for both channels of a pair."""
+
+    def __init__(self, width: int, momentum: float) -> None:
+        super().__init__(width // 2, momentum=momentum)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[B, C, H, W] -> the same shape."""
+        batch, channels, height, width = maps.shape
+        pixels = super().forward(paired(maps)).permute(0, 2, 3, 1)
+        return pixels.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
+
+
+class MirrorMaximum(nn.Module):
+    """The largest value of each pair of channels anywhere: the same for an image and its mirror image."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """[B, C, H, W] -> [B, C/2, 1, 1]."""
+        return F.adaptive_max_pool2d(paired(maps), 1)
