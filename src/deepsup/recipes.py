@@ -207,7 +207,7 @@ def tree_cifar100() -> Config:
 def fast_cifar10() -> Config:
     """CIFAR-10, augmented, in minutes on two cores: the modern trunk, pooled companions, Muon, small images first."""
     return Config(
-        data="cifar10", network="fast", network_options={"widths": [64, 256, 256], "mirror": True},
+        data="cifar10", network="fast", network_options={"widths": [64, 192, 256], "mirror": True},
         augment="shift-alternating", sides=(20, 24, 32), epochs=7, batch_size=500, loss="softmax", label_smoothing=0.2,
         optimizer="muon", lr=0.6, muon_lr=0.15, bias_lr=40.0, momentum=0.85, nesterov=True, warmup=0.0,
         weight_decay=0.0015, pool="avg", alpha=(0.1,), schedule="cut:0.34", head_lr=0.2,
@@ -216,7 +216,7 @@ def fast_cifar10() -> Config:
 
 def fast_cifar10_plain() -> Config:
     """CIFAR-10 without augmentation, within an hour on two cores: some dropout in its place."""
-    options = {"widths": [64, 256, 256], "mirror": True, "drop": 0.2}
+    options = {"widths": [64, 192, 256], "mirror": True, "drop": 0.2}
     return replace(fast_cifar10(), augment="none", network_options=options, epochs=8)
 
 
