@@ -15,7 +15,7 @@ from deepsup.experiment.arms import Job, Outcome
 from deepsup.recipes import RECIPES
 from deepsup.record import Run
 from deepsup.reproduction import minutes, plan_of, read_record, repeat, reproduce
-from deepsup.reproduction.fast import FAST, MINUTES, WITH, WITHOUT
+from deepsup.reproduction.fast import FAST, FEW, MINUTES, WITH, WITHOUT
 from deepsup.reproduction.paper import TABLES
 from deepsup.reproduction.plan import differences, seconds
 from deepsup.reproduction.reproduce import compared, told_row
@@ -174,6 +174,18 @@ def test_a_fast_recipe_is_trained_as_it_stands_and_without_companions(name: str)
     assert supervised.paper == TABLES[FAST[name]].rows["DSN-SVM"][0]
     assert recipe.validation == 0  # settings were chosen before; it trains on all images
     assert (recipe.augment == "none") == (name != "fast-cifar10")
+
+
+def test_few_images_set_companions_beside_none_at_every_size() -> None:
+    plan = plan_of("fast-few", "cpu", Path())
+    assert plan.pairs == tuple((f"{WITH}, {size:,} images", f"{WITHOUT}, {size:,} images") for size in FEW)
+    for row in plan.rows:
+        for config in row.arm.choices.values():
+            assert config.train_size == row.x
+            assert (config.taps == ("none",)) == (row.line == WITHOUT)
+        assert row.arm.seeds == 5
+    rates = [{config.lr for config in row.arm.choices.values()} for row in plan.rows]
+    assert all(each == rates[0] for each in rates)  # both choose from the same rates
 
 
 def test_minutes_of_the_fast_net_grow_with_its_width() -> None:

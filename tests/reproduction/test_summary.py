@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deepsup.reproduction.claims import CLAIMS, NOT_REPRODUCED, NOT_RUN, REPRODUCED, verdict
+from deepsup.reproduction.fast import FEW, WITH, WITHOUT
 from deepsup.reproduction.summary import BEGIN, END, keep, summarise
 from deepsup.reproduction.targets import NAMES
 
@@ -169,3 +170,21 @@ def test_a_fast_recipe_must_keep_the_error_and_the_minutes(error: float, minutes
     assert claim_verdict("DSN's error on CIFAR-10", "fast-cifar10", {"rows": rows}) == expected
     alone = [number("without companions", 1.0, paper=None, seconds=[60.0])]
     assert claim_verdict("DSN's error on CIFAR-10", "fast-cifar10", {"rows": alone}) == NOT_RUN
+
+
+@pytest.mark.parametrize(
+    ("intervals", "expected"),
+    [
+        ([(-3, -1), (-2, -0.5)], REPRODUCED),
+        ([(-3, -1), (-2, 0.5)], NOT_REPRODUCED),
+        ([(1, 3), (-2, -1)], NOT_REPRODUCED),
+        ([(-3, -1)], NOT_RUN),
+    ],
+)
+def test_few_images_must_show_it_at_every_size(intervals: list[tuple[float, float]], expected: str) -> None:
+    tests = [
+        {"test": f"{WITH}, {size:,} images - {WITHOUT}, {size:,} images", "mean": sum(each) / 2, "p": 0.01, "n": 5,
+         "interval": list(each)}
+        for size, each in zip(FEW, intervals, strict=False)
+    ]  # fmt: skip
+    assert claim_verdict("Companions help with few images", "fast-few", {"rows": [], "tests": tests}) == expected

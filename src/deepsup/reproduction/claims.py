@@ -10,7 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from deepsup.reproduction.fast import FAST, MINUTES, WITH, WITHOUT
+from deepsup.reproduction.fast import FAST, FEW, MINUTES, WITH, WITHOUT
 from deepsup.reproduction.paper import GAIN_AT_500, TABLES, VARIANCE_RATIO
 
 REPRODUCED, NOT_REPRODUCED, NOT_RUN = "reproduced", "not reproduced", "not run"
@@ -208,6 +208,19 @@ def fast_error(name: str, record: Record) -> Judged:
     return told, REPRODUCED if held["mean"] <= held["paper"] and longest < bound else NOT_REPRODUCED
 
 
+def helped(record: Record) -> Judged:
+    """Judge whether companions lower the error of the modern trunk, at every number of images."""
+    found = [comparison(record, f"{WITH}, {size:,} images - {WITHOUT}, {size:,} images") for size in FEW]
+    told = "; ".join(
+        f"{size:,} images: {each['mean']:+.2f} (p {each['p']:.2g})"
+        for size, each in zip(FEW, found, strict=True)
+        if each
+    )
+    if not all(found):
+        return told, NOT_RUN
+    return told, REPRODUCED if all(map(better, found)) else NOT_REPRODUCED
+
+
 INTERVAL = "the 95 % interval of the paired difference lies below 0"
 CLAIMS = (
     *(Claim(f"DSN on {table.title}", f"{table.rows['DSN-SVM'][0]} %", name, partial(table_error, name),
@@ -236,6 +249,7 @@ CLAIMS = (
             f"{TABLES[FAST[name]].rows['DSN-SVM'][0]} %", name, partial(fast_error, name),
             f"mean error of the recipe at or below the paper's, every run under {minutes} minutes")
       for name, minutes in MINUTES.items()),
+    Claim("Companions help with few images, on today's trunk", "yes, on its own nets", "fast-few", helped, INTERVAL),
     *(Claim(name, "proved", "theory", partial(statement, name), "holds as printed, in algebra and simulation")
       for name in ("Lemma 1", "Lemma 2", "Lemma 3", "Theorem 1")),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from dataclasses import replace
 from deepsup.experiment.arms import Arm
 from deepsup.recipes import find_recipe
 from deepsup.reproduction.paper import TABLES
-from deepsup.reproduction.plan import Plan, Row
+from deepsup.reproduction.plan import Plan, Row, at
 
 WITH, WITHOUT, ONE = "with companions", "without companions", "with companions, one epoch"
 FAST = {
@@ -17,6 +17,9 @@ FAST = {
 """Recipe -> the paper's table that it is to beat."""
 MINUTES = {"fast-mnist": 15, "fast-cifar10": 20, "fast-cifar10-plain": 60, "fast-cifar100": 120}
 """Recipe -> what a run may take on two cores."""
+
+FEW = {250: 40, 1000: 20}
+"""Training images -> epochs."""
 
 
 def fast(recipe: str, _preset: str) -> Plan:
@@ -30,3 +33,23 @@ def fast(recipe: str, _preset: str) -> Plan:
     if recipe == "fast-mnist":
         groups.insert(0, (Row(Arm(ONE, {"recipe": replace(config, epochs=1)}, seeds), None, "the net fast; 1 epoch"),))
     return Plan(tuple(groups), recipe, ((WITH, WITHOUT),))
+
+
+def few(_preset: str) -> Plan:
+    """Return the net of the recipe, narrow, on few images of CIFAR-10: where companions should help, if anywhere."""
+    config = replace(
+        find_recipe("fast-cifar10"), network_options={"widths": [32, 128, 128], "mirror": True}, sides=(),
+        batch_size=50, schedule="linear", tensorboard=False, gradient_every=0,
+    )  # fmt: skip
+    groups, pairs = [], []
+    for size, epochs in FEW.items():
+        supervised = replace(config, train_size=size, epochs=epochs)
+        choices = {
+            WITH: at(supervised, (0.2, 0.6), (0.1, 1.0)),
+            WITHOUT: at(replace(supervised, taps=("none",)), (0.2, 0.6)),
+        }
+        differs = f"the net fast; {epochs} epochs"
+        names = {line: f"{line}, {size:,} images" for line in choices}
+        groups.append(tuple(Row(Arm(names[line], choices[line], 5), None, differs, line, size) for line in choices))
+        pairs.append((names[WITH], names[WITHOUT]))
+    return Plan(tuple(groups), "fast-few", tuple(pairs), "training images")

@@ -8,7 +8,7 @@ from typing import Any
 from deepsup.errors import ConfigError, nearest
 from deepsup.experiment.arms import Outcome
 from deepsup.reproduction import readings
-from deepsup.reproduction.fast import FAST, fast
+from deepsup.reproduction.fast import FAST, fast, few
 from deepsup.reproduction.paper import TABLES
 from deepsup.reproduction.plan import Plan
 from deepsup.reproduction.studies import cifar_pair, course, hinges, pretraining, robustness, sizes
@@ -45,6 +45,7 @@ TARGETS = {
     "cifar10-augmented": Target(TABLES["cifar10-augmented"].title, partial(table, "cifar10-augmented")),
     **{name: Target(f"{TABLES[table_].title}, by the recipe {name}", partial(fast, name))
        for name, table_ in FAST.items()},
+    "fast-few": Target("Companions on the net fast with few images, CIFAR-10", few),
 }  # fmt: skip
 """In the order in which ``all`` runs them; ``theory`` trains nothing and comes after."""
 NAMES = (*TARGETS, "theory")
