@@ -61,17 +61,18 @@ def test_a_mirror_swaps_and_mirrors_what_comes_out(build, width):
 
 
 def test_a_norm_has_one_mean_and_one_variance_for_a_pair():
-    layer, maps = MirrorNorm2d(6, momentum=1.0).double(), random_maps(4) * 3 + torch.arange(6.0)[:, None, None]
+    norm = nn.BatchNorm2d(3, momentum=1.0).double()
+    layer, maps = MirrorNorm2d(norm), random_maps(4) * 3 + torch.arange(6.0)[:, None, None]
     with torch.no_grad():
-        layer.weight.copy_(torch.tensor([1.0, 2.0, 0.5]))
-        layer.bias.copy_(torch.tensor([0.0, -1.0, 4.0]))
+        norm.weight.copy_(torch.tensor([1.0, 2.0, 0.5]))
+        norm.bias.copy_(torch.tensor([0.0, -1.0, 4.0]))
     got = layer(maps)
     for pair in range(3):
         both = torch.stack([maps[:, pair], maps[:, pair + 3]])
         mean, variance = both.mean(), both.var(correction=0)
-        expected = (both - mean) / (variance + layer.eps).sqrt() * layer.weight[pair] + layer.bias[pair]
+        expected = (both - mean) / (variance + norm.eps).sqrt() * norm.weight[pair] + norm.bias[pair]
         torch.testing.assert_close(torch.stack([got[:, pair], got[:, pair + 3]]), expected, rtol=0, atol=1e-12)
-        torch.testing.assert_close(layer.running_mean[pair], mean, rtol=0, atol=1e-12)
+        torch.testing.assert_close(norm.running_mean[pair], mean, rtol=0, atol=1e-12)
 
 
 def test_the_maximum_is_that_of_a_pair():

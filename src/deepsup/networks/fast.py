@@ -85,12 +85,11 @@ def _group(in_channels: int, width: int, drop: float, order: Sequence[int] | Non
     return nn.Sequential(*layers, *([nn.Dropout(drop)] if drop else []))
 
 
-def _norm(width: int, order: Sequence[int] | None) -> nn.BatchNorm2d:
+def _norm(width: int, order: Sequence[int] | None) -> nn.Module:
     """Unit variance, learned shifts: the next layer has the scale. It remembers only the last few batches."""
-    momentum = 0.4  # airbench's 0.6, in torch's terms
-    norm = nn.BatchNorm2d(width, momentum=momentum) if order is None else MirrorNorm2d(width, momentum=momentum)
+    norm = nn.BatchNorm2d(width if order is None else width // 2, momentum=0.4)  # airbench's 0.6, in torch's terms
     norm.register_parameter("weight", None)
-    return norm
+    return norm if order is None else MirrorNorm2d(norm)
 
 
 class PooledConv2d(nn.Conv2d):

@@ -61,16 +61,17 @@ def paired(maps: Tensor) -> Tensor:
     return pixels.permute(0, 3, 1, 2)
 
 
-class MirrorNorm2d(nn.BatchNorm2d):
-    """BatchNorm with one mean, one variance and one shift for both channels of a pair."""
+class MirrorNorm2d(nn.Module):
+    """A norm of C/2 channels for maps of C: both channels of a pair share its mean, variance and shift."""
 
-    def __init__(self, width: int, momentum: float) -> None:
-        super().__init__(width // 2, momentum=momentum)
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
 
     def forward(self, maps: Tensor) -> Tensor:
         """[B, C, H, W] -> the same shape."""
         batch, channels, height, width = maps.shape
-        pixels = super().forward(paired(maps)).permute(0, 2, 3, 1)
+        pixels: Tensor = self.norm(paired(maps)).permute(0, 2, 3, 1)
         return pixels.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
 
 
