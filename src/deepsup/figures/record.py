@@ -58,7 +58,7 @@ def draw_lines(record: Mapping[str, Any]) -> Drawing:
 
 
 def draw_bars(record: Mapping[str, Any]) -> Drawing | None:
-    """Draw the bars of every row beside each other: the paper's and ours, or training and test."""
+    """Draw the bars of every row beside each other: the paper's and ours with its deviation, or training and test."""
     figure = record["figure"]
     bars = {name: each for name, each in figure["bars"].items() if any(v is not None for v in each.values())}
     if not bars:
@@ -66,13 +66,15 @@ def draw_bars(record: Mapping[str, Any]) -> Drawing | None:
     kinds = [kind for kind in next(iter(bars.values())) if any(each.get(kind) is not None for each in bars.values())]
     drawing = Drawing(record["target"], alt_text(record), (WIDTH + 0.6, 1.2 + 0.2 * len(kinds) * len(bars)))
     thick = 0.8 / len(kinds)
+    deviations = {row["row"]: row["deviation"] for row in record["rows"] if row.get("deviation")}
     with drawing as axes:
         for index, kind in enumerate(kinds):
             places = [place + (index - (len(kinds) - 1) / 2) * thick for place in range(len(bars))]
             values = [number(each.get(kind)) for each in bars.values()]
+            whiskers = [deviations.get(name, 0.0) for name in bars] if deviations and kind == "ours" else None
             shown = axes.barh(
                 places, values, thick * 0.92, label=kind, color=CYCLE[index], hatch=HATCHES[index % 2],
-                edgecolor="white",
+                edgecolor="white", xerr=whiskers, error_kw={"capsize": 3},
             )  # fmt: skip
             axes.bar_label(shown, [f" {value:.3g}" if value == value else "" for value in values], fontsize=8)
         axes.set_yticks(range(len(bars)), list(bars), fontsize=9)
