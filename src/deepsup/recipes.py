@@ -221,8 +221,9 @@ def fast_cifar10_plain() -> Config:
 
 
 def fast_cifar100() -> Config:
-    """CIFAR-100 without augmentation, within two hours on two cores."""
-    return replace(fast_cifar10_plain(), data="cifar100")
+    """CIFAR-100 without augmentation, within two hours on two cores: more features and epochs, and more dropout."""
+    options = {"widths": [64, 192, 512], "mirror": True, "drop": 0.3}
+    return replace(fast_cifar10_plain(), data="cifar100", network_options=options, epochs=16)
 
 
 def fast_mnist() -> Config:
