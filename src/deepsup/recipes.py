@@ -229,7 +229,7 @@ def fast_cifar100() -> Config:
 def fast_mnist() -> Config:
     """MNIST without augmentation, in minutes on two cores: a narrower trunk with some dropout.
 
-    The first group has no companion: its 32 means tell so little of a digit that it would only disturb (LOG.md).
+    The first group has no companion: on held-out digits it hardly learned (LOG.md).
     """
     return replace(
         fast_cifar10(), data="mnist", augment="none", sides=(), network_options={"widths": [32, 64, 64], "drop": 0.2},
