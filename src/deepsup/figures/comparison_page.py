@@ -220,7 +220,7 @@ def pictures(first: Sequence[RunRecord]) -> Section:
 
 def knobs(comparison: Comparison, first: Sequence[RunRecord]) -> Section:
     """Return the config that all methods share, and the environment of the first run."""
-    section = settings(first[0]) if first else Section("Settings and environment", folded=True)
+    section = settings(first[0]) if first else Section("Settings", folded=True)
     shared = [[key, shown(value)] for key, value in comparison.table.get("config", {}).items()]
     section.tables = [Table(["setting", "value"], shared), *section.tables[1:]]
     return section

@@ -44,7 +44,7 @@ def draw_confusion(run: RunRecord) -> Drawing | None:
         every = max(1, len(classes) // 25)
         names, places = classes[::every], range(0, len(classes), every)
         drawing.name_ticks(axes.yaxis, places, names)
-        drawing.name_ticks(axes.xaxis, places, names, rotation=90 if max(map(width, names)) > 2 else 0)
+        drawing.name_ticks(axes.xaxis, places, names, turned=max(map(width, names)) > 2)
         axes.set_xlabel("what the net says")
         axes.set_ylabel("what it is")
     return drawing
@@ -82,23 +82,22 @@ def draw_maps(runs: Sequence[RunRecord]) -> Drawing | None:
         return None
     layer, labels = held[0].inside["maps"]["layer"], held[0].inside["maps"]["labels"]
     images, channels = held[0].arrays["images"], 3 if len(held) > 1 else 6
-    rows = {"image": [coloured(as_picture(image), "gray") for image in images]}
+    rows = [("image", [coloured(as_picture(image), "gray") for image in images])]
     for run in held:
-        rows[f"{run.label}, all"] = [coloured(picture) for picture in run.arrays["merged"]]
-        chosen = run.inside["maps"]["channels"][:channels]
-        for place, channel in enumerate(chosen):
-            rows[f"{run.label}, map {channel}"] = [coloured(maps[place]) for maps in run.arrays["maps"]]
+        rows.append((f"{run.label}, all", [coloured(picture) for picture in run.arrays["merged"]]))
+        for place, channel in enumerate(run.inside["maps"]["channels"][:channels]):
+            rows.append((f"map {channel}", [coloured(maps[place]) for maps in run.arrays["maps"]]))
     nets = " beside ".join(run.label for run in held)
     alt = f"Feature maps of {layer}, {nets}: one image of each of {len(images)} classes, its top {KEPT} % activations."
     drawing = Drawing("feature-maps", alt, (0.42 * len(images) + 1.9, 0.42 * len(rows) + 0.5))
     with drawing as axes:
-        show_grid(axes, list(rows.values()))
+        show_grid(axes, [pictures for _, pictures in rows])
         middles = [(TILE + GAP) * (place + 0.5) for place in range(max(len(rows), len(images)))]
-        drawing.name_ticks(axes.yaxis, middles[: len(rows)], list(rows), limit=24, fontsize=9)
+        drawing.name_ticks(axes.yaxis, middles[: len(rows)], [name for name, _ in rows], limit=24, fontsize=9)
         names = [str(each) for each in labels]
         axes.xaxis.tick_top()
-        turn = 90 if max(map(width, names)) > 5 else 0
-        drawing.name_ticks(axes.xaxis, middles[: len(images)], names, limit=12, fontsize=9, rotation=turn)
+        turned = max(map(width, names)) > 5
+        drawing.name_ticks(axes.xaxis, middles[: len(images)], names, limit=12, turned=turned, fontsize=9)
     return drawing
 
 

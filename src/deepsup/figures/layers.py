@@ -40,9 +40,10 @@ def draw_layers(groups: Mapping[str, Sequence[RunRecord]], wide: bool = False) -
             for kind, errors in lines[label].items():
                 draw_line(axes, [names.index(layer) + shift for layer in errors], errors, label, kind, style)
         crowded = sum(len(name) + 1 for name in names) > (110 if wide else 50)
-        drawing.name_ticks(axes.xaxis, range(len(names)), names, rotation=90 if crowded else 0)
+        drawing.name_ticks(axes.xaxis, range(len(names)), names, turned=crowded)
         axes.set_ylim(bottom=0)
-        tidy(axes, "layer, from the input to the output", "test error, %")
+        read = "; a linear classifier reads the class off each" if wide else ""
+        tidy(axes, f"layer, from the input to the output{read}", "test error, %")
         if wide:
             axes.set_title(TITLE, fontsize=12, loc="left", fontweight="bold")
             axes.legend(fontsize=11)

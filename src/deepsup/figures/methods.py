@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from deepsup.figures.read import Comparison
-from deepsup.figures.style import INK, WIDTH, Drawing, drawable, mark, number, series, tidy
+from deepsup.figures.style import INK, PAPER, WIDTH, Drawing, drawable, mark, number, series, tidy
 
 
 def draw_methods(comparison: Mapping[str, Any], folder: Path) -> Path:
@@ -66,8 +66,10 @@ def draw_differences(comparison: Mapping[str, Any]) -> Drawing | None:
             low, high = each["interval"]
             axes.plot([low, high], [place, place], color=INK, linewidth=2.5, solid_capstyle="butt")
             axes.plot(each["mean"], place, "|", color=INK, markersize=14, markeredgewidth=3)
-            axes.annotate(pair.replace(" - ", " minus "), (each["mean"], place), (0, 12), textcoords="offset points",
-                          ha="center")  # fmt: skip
+            axes.annotate(
+                pair.replace(" - ", " minus "), (each["mean"], place), (0, 13), textcoords="offset points",
+                ha="center", bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
+            )  # fmt: skip
         axes.axvline(0, color=INK, linewidth=1, linestyle="--")
         axes.set_yticks([])
         axes.set_ylim(len(pairs) - 0.6, -0.7)

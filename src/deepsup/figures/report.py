@@ -61,7 +61,7 @@ def title_of(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> st
     if len(comparisons) + len(runs) == 1:
         return comparison_title(comparisons[0]) if comparisons else run_title(runs[0])
     names = [comparison.name for comparison in comparisons] + [run.name for run in runs]
-    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+    return f"Side by side: {', '.join(names[:4])}" + (" and more" if len(names) > 4 else "")
 
 
 def lead_of(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> list[str]:

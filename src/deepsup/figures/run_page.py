@@ -61,9 +61,9 @@ def run_outcome(run: RunRecord) -> str:
 
 def several_lead(runs: Sequence[RunRecord]) -> str:
     """Say in two sentences which runs are beside each other and what came out."""
-    errors = ", ".join(f"{run.label} {percent((run.result or {}).get('error'))}" for run in runs)
+    errors = ", ".join(f"{percent((run.result or {}).get('error'))} ({run.label})" for run in runs)
     return (
-        f"{len(runs)} runs are shown side by side; their test errors are: {errors}. Single runs do not show whether a "
+        f"{len(runs)} runs are shown side by side; their test errors are {errors}. Single runs do not show whether a "
         f"difference is more than chance: deepsup compare trains several seeds and gives the interval."
     )
 
@@ -180,7 +180,7 @@ def settings(run: RunRecord) -> Section:
     knobs = [[key, shown(value)] for key, value in run.config.items()]
     where = [[key, shown(value)] for key, value in run.environment.items()]
     return Section(
-        "Settings and environment",
+        "Settings",
         tables=[Table(["setting", "value"], knobs), Table(["environment", ""], where)],
         folded=True,
     )

@@ -68,9 +68,13 @@ class Drawing:
         self._context.__exit__(*error)
 
     def name_ticks(
-        self, axis: Axis, places: Sequence[float], names: Sequence[str], limit: int = 14, **style: Any
-    ) -> None:
+        self, axis: Axis, places: Sequence[float], names: Sequence[str], limit: int = 14, turned: bool = False,
+        **style: Any,
+    ) -> None:  # fmt: skip
         """Write names at an axis: long ones are cut in the middle, and a tooltip shows them whole."""
+        if turned:  # held at the end next to the axis: the SVG's name may be shorter than the one that is laid out
+            above = axis.get_tick_params().get("labeltop", False)
+            style |= {"rotation": 90, "rotation_mode": "anchor", "ha": "left" if above else "right", "va": "center"}
         axis.set_ticks(places, [drawable_name(name, limit) for name in names], **style)
         for text, name in zip(axis.get_ticklabels(), names, strict=True):
             self._name(text, name, limit)
