@@ -42,6 +42,8 @@ class DeeplySupervised(nn.Module):
         like = next((p for p in trunk.parameters() if p.is_floating_point()), torch.empty(0))
         for name, companion in companions.items():
             self.heads.add_module(key(name), Head(name, companion, num_classes).to(like.device, like.dtype))
+        self.heads.train(trunk.training)
+        self.training = trunk.training  # not self.train(): it would change the mode of every layer of the trunk
         self._output_layer: str | None = None
         self._sized = False
         self._refused = ""  # why the taps cannot be, once that was found out on a first forward
@@ -128,7 +130,7 @@ class DeeplySupervised(nn.Module):
         """
         for handle in self._handles:
             handle.remove()
-        self._handles, self._taps, self.heads = [], {}, nn.Module()
+        self._handles, self._taps, self.heads = [], {}, nn.Module().train(self.training)
         return self.trunk
 
 

@@ -83,9 +83,10 @@ def scores_of(output: Any, model: nn.Module, num_classes: int) -> Tensor:
             f"them as its field 'logits'; wrap the model in a module whose forward returns the scores"
         )
     if scores.ndim != 2 or scores.shape[1] != num_classes:
+        remedy = f"build the model with {num_classes} classes or pass its own number"
         raise SupervisionError(
             f"{type(model).__name__} returns scores of shape {list(scores.shape)}, num_classes is {num_classes}; "
-            f"expected [B,{num_classes}]; build the model with {num_classes} classes or pass its own number"
+            f"expected [B,{num_classes}]; {'let it return scores[:, None]' if scores.ndim == 1 else remedy}"
         )
     return scores
 
