@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ class Call:
     name: str
     layer: nn.Module
     output: Any
-    version: int
+    version: Any
 
     @property
     def changed_in_place(self) -> bool:
@@ -54,9 +55,11 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], nu
     calls: list[Call] = []
     layers = {name: layer for name, layer in model.named_modules() if name}
     names = {layer: name for name, layer in layers.items()}
+    thread = get_ident()
 
     def note(layer: nn.Module, _args: Any, output: Any) -> None:
-        calls.append(Call(names[layer], layer, output, version_of(output)))
+        if get_ident() == thread:
+            calls.append(Call(names[layer], layer, output, version_of(output)))
 
     handles = [layer.register_forward_hook(note) for layer in names]
     try:
@@ -75,12 +78,14 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], nu
 
 
 def scores_of(output: Any, model: nn.Module, num_classes: int) -> Tensor:
-    """Return the scores [B,K] in what a model returned: the tensor itself, or its field called ``logits``."""
-    scores = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    """Return the scores [B,K] in what a model returned: the tensor itself, or its key or field ``logits``."""
+    scores = output
+    if not isinstance(output, Tensor):
+        scores = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
     if not isinstance(scores, Tensor):
         raise SupervisionError(
-            f"{type(model).__name__} returns {describe(output)}; expected scores [B,{num_classes}], or an object with "
-            f"them as its field 'logits'; wrap the model in a module whose forward returns the scores"
+            f"{type(model).__name__} returns {describe(output)}; expected scores [B,{num_classes}], or a mapping or an "
+            f"object with them as 'logits'; wrap the model in a module whose forward returns the scores"
         )
     if scores.ndim != 2 or scores.shape[1] != num_classes:
         remedy = f"build the model with {num_classes} classes or pass its own number"
