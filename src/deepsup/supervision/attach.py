@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from deepsup.errors import SupervisionError, nearest
 from deepsup.supervision.auto import choose_taps
 from deepsup.supervision.companions import Companion, Head
+from deepsup.supervision.layout import layout_of
 from deepsup.supervision.taps import Tap, one_tensor, part_of
-from deepsup.supervision.trace import Call, Trace, scores_of, shares_memory, trace
+from deepsup.supervision.trace import Call, Trace, fast_encoders, scores_of, shares_memory, trace
 
 SIZING = RLock()  # one net at a time: it traces the model, whose mode and hooks change meanwhile
 SCORING_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -50,6 +51,9 @@ class DeeplySupervised(nn.Module):
         self._sized = False
         self._refused = ""  # why the taps cannot be, once that was found out on a first forward
         self._taps = {name: Tap(name, companion.select) for name, companion in companions.items()}
+        self._fast_encoders = encoders_around(trunk, companions)
+        for encoder in self._fast_encoders:
+            encoder.use_nested_tensor = False
         self._handles = [trunk.get_submodule(name).register_forward_hook(tap) for name, tap in self._taps.items()]
 
     @property
@@ -105,6 +109,9 @@ class DeeplySupervised(nn.Module):
             seen = trace(self.trunk, args, kwargs or {}, self.num_classes)
             try:
                 calls = {name: checked_call(tap, self.trunk, seen) for name, tap in self._taps.items()}
+                for name, (call, features) in calls.items():
+                    if self.head(name).needs_layout(features):
+                        self.head(name).layout = layout_of(call, features, seen)
             except SupervisionError as error:
                 self._refused = str(error)
                 self.strip()
@@ -133,6 +140,9 @@ class DeeplySupervised(nn.Module):
         """
         for handle in self._handles:
             handle.remove()
+        for encoder in self._fast_encoders:
+            encoder.use_nested_tensor = True
+        self._fast_encoders = []
         self._handles, self._taps, self.heads = [], {}, nn.Module().train(self.training)
         return self.trunk
 
@@ -147,8 +157,8 @@ def supervise(
 ) -> DeeplySupervised:
     """Give hidden layers of any model a companion each: a classifier of their own.
 
-    model: any ``nn.Module`` that returns scores [B,K]; it is not modified but for forward hooks, which ``strip`` takes
-        off again.
+    model: any ``nn.Module`` that returns scores [B,K]; it is not modified but for forward hooks (and an
+        ``nn.TransformerEncoder`` does without nested tensors), which ``strip`` undoes.
     at: names out of ``model.named_modules()``; or ``"auto"``, the last layer of each spatial resolution but the
         output's; or a mapping from names to companions.
     num_classes: K.
@@ -242,6 +252,12 @@ def checked_call(tap: Tap, trunk: nn.Module, seen: Trace) -> tuple[Call, Tensor]
             f"before the output; the output has its own loss already"
         )
     return calls[0], features
+
+
+def encoders_around(trunk: nn.Module, names: Iterable[str]) -> list[nn.TransformerEncoder]:
+    """Return the fast encoders with a tapped layer inside: with a padding mask it would meet nested tensors."""
+    tapped = {trunk.get_submodule(name) for name in names}
+    return [encoder for encoder in fast_encoders(trunk) if not tapped.isdisjoint([*encoder.modules()][1:])]
 
 
 def last_scoring_layer(seen: Trace, num_classes: int) -> str | None:

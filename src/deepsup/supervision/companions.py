@@ -15,7 +15,10 @@ from torch.nn import functional as F
 from torch.nn.parameter import is_lazy
 
 from deepsup.errors import SupervisionError, nearest
+from deepsup.supervision.layout import Layout
 from deepsup.supervision.maps import Scratch, is_bare, linear_on_map, mean_of_map, stays_in_place
+
+LAYOUTS = ("auto", "channels_first", "channels_last")
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Companion:
 
     The default is the paper's companion: flatten and a linear classifier, nothing between.
 
-    pool: ``"none"`` keeps every value; ``"avg"`` and ``"max"`` leave one value a channel (of [B,C,H,W]) or a feature
+    pool: ``"none"`` keeps every value; ``"avg"`` and ``"max"`` leave one value per channel (of [B,C,H,W]) or feature
         (of [B,N,D], over the tokens); a number s averages a map down to at most s x s, a sequence to at most s tokens.
         Vectors [B,D] are never pooled.
     hidden: widths of ReLU layers between the features and the classifier.
@@ -32,12 +35,15 @@ class Companion:
         sqrt(3 / (K * features)), biases 0.
     select: which part of the layer's output the companion meets, where that is a tuple, a list or a mapping: an index
         or a key.
+    layout: where the channels lie, for pooling: ``"channels_first"`` ([B,C,H,W], [B,C,L]), ``"channels_last"``
+        ([B,H,W,C], tokens [B,N,D]), or ``"auto"``: told from the model when the net is sized.
     """
 
     pool: Literal["none", "avg", "max"] | int = "none"
     hidden: tuple[int, ...] = ()
     init: Literal["torch", "caffe"] = "torch"
     select: int | str | None = None
+    layout: Literal["auto", "channels_first", "channels_last"] = "auto"
 
     def __post_init__(self) -> None:
         whole = isinstance(self.pool, Integral) and not isinstance(self.pool, bool)
@@ -53,6 +59,8 @@ class Companion:
             raise SupervisionError(f"hidden={self.hidden!r}; expected widths of at least 1 such as (128,)")
         if self.init not in ("torch", "caffe"):
             raise SupervisionError(f"init={self.init!r}; {nearest(str(self.init), ['torch', 'caffe'])}")
+        if self.layout not in LAYOUTS:
+            raise SupervisionError(f"layout={self.layout!r}; {nearest(str(self.layout), LAYOUTS)}")
         if self.select is not None and (isinstance(self.select, bool) or not isinstance(self.select, Integral | str)):
             raise SupervisionError(
                 f"select={self.select!r}; expected the index or the key of a part, such as 0 or 'last_hidden_state'"
@@ -80,6 +88,7 @@ class Head(nn.Module):
         super().__init__()
         self.tap = tap
         self.companion = companion
+        self.layout: Layout | None = None if companion.layout == "auto" else companion.layout
         widths = [*companion.hidden, num_classes]
         layers: list[nn.Linear] = [nn.LazyLinear(widths[0])]
         layers += [nn.Linear(before, after) for before, after in pairwise(widths)]
@@ -91,6 +100,10 @@ class Head(nn.Module):
     def first(self) -> nn.Linear:
         """The layer that meets the flattened features."""
         return next(module for module in self.modules() if isinstance(module, nn.Linear))
+
+    def needs_layout(self, features: Tensor) -> bool:
+        """Whether it matters where the channels lie, and is not known."""
+        return self.layout is None and self.companion.pool != "none" and features.ndim > 2
 
     @torch.no_grad()
     def size(self, features: Tensor) -> None:
@@ -107,10 +120,10 @@ class Head(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Features [B, ...] -> scores [B,K]."""
         in_place = stays_in_place(features)
-        if in_place and self.companion.pool == "avg" and features.ndim == 4:
+        if in_place and self.companion.pool == "avg" and features.ndim == 4 and self.layout != "channels_last":
             pooled = mean_of_map(features, self._scratch)
         else:
-            pooled = pool(features, self.companion.pool)
+            pooled = pool(features, self.companion.pool, self.layout)
         expected, given = self.first.in_features, pooled.shape[1:].numel()
         if expected != 0 and expected != given:  # "in" fails on the sizes of a compiled net
             raise SupervisionError(
@@ -132,14 +145,15 @@ class Head(nn.Module):
 
     def extra_repr(self) -> str:
         """Show the pooling in the net's printout."""
-        return f"pool={self.companion.pool!r}"
+        layout = f", layout={self.layout!r}" if self.layout else ""
+        return f"pool={self.companion.pool!r}{layout}"
 
 
-def pool(features: Tensor, how: Literal["none", "avg", "max"] | int) -> Tensor:
-    """Pool a map [B,C,H,W] (or a volume) over its positions, a sequence [B,N,D] over its tokens; leave vectors."""
+def pool(features: Tensor, how: Literal["none", "avg", "max"] | int, layout: Layout | None) -> Tensor:
+    """Pool a map or a sequence over its positions, [B,C,...] or, channels last, [B,...,C]; leave vectors."""
     if how == "none" or features.ndim == 2:
         return features
-    maps = features.transpose(1, 2) if features.ndim == 3 else features  # [B,D,N] or [B,C,H,W]
+    maps = features.movedim(-1, 1) if layout == "channels_last" else features  # [B,C,H,W]
     positions = tuple(range(2, maps.ndim))
     if how == "avg":
         return maps.mean(positions)

@@ -13,7 +13,7 @@ from deepsup.errors import SupervisionError
 class Here(threading.local):
     """What a tap has caught in the running thread; None while it does not listen there."""
 
-    caught: list[tuple[Any, Any]] | None = None
+    caught: list[tuple[Any, object]] | None = None
 
 
 class Tap:
@@ -37,17 +37,17 @@ class Tap:
         part = part_of(self.name, output, self.select)
         caught.append((part.clone() if self.clone and isinstance(part, Tensor) else part, version_of(part)))
 
-    def listen(self) -> list[tuple[Any, Any]] | None:
+    def listen(self) -> list[tuple[Any, object]] | None:
         """Start to listen in this thread; return what ``stop`` needs to end this call and go on with one around it."""
         before, self._here.caught = self._here.caught, []
         return before
 
-    def stop(self, before: list[tuple[Any, Any]] | None) -> list[tuple[Any, Any]]:
+    def stop(self, before: list[tuple[Any, object]] | None) -> list[tuple[Any, object]]:
         """Stop to listen, let go of everything, and return what was kept, each with its version."""
         caught, self._here.caught = self._here.caught or [], before
         return caught
 
-    def check(self, caught: list[tuple[Any, Any]], batch: int) -> Tensor:
+    def check(self, caught: list[tuple[Any, object]], batch: int) -> Tensor:
         """Return the one feature tensor [B, ...] among what was kept, or say why there is none."""
         features = one_tensor(self.name, [part for part, _ in caught], batch)
         if not self.clone and version_of(features) != caught[0][1]:
@@ -84,7 +84,7 @@ def part_of(name: str, output: Any, select: int | str | None) -> Any:
         ) from None
 
 
-def version_of(output: Any) -> Any:
+def version_of(output: Any) -> object:
     """Return autograd's count of in-place changes of a tensor (of each part), or 0 where none is kept.
 
     None is kept inside compiled code and in inference mode.

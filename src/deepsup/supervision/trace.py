@@ -20,7 +20,7 @@ class Call:
     name: str
     layer: nn.Module
     output: Any
-    version: Any
+    version: object
 
     @property
     def changed_in_place(self) -> bool:
@@ -103,15 +103,26 @@ def shares_memory(output: Any, scores: Tensor) -> bool:
     )
 
 
+def fast_encoders(model: nn.Module) -> list[nn.TransformerEncoder]:
+    """Return the encoders that make nested tensors of padded batches in evaluation; layers with hooks fail on those."""
+    encoders = (module for module in model.modules() if isinstance(module, nn.TransformerEncoder))
+    return [encoder for encoder in encoders if encoder.use_nested_tensor]
+
+
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Run in evaluation mode, without gradients; afterwards every mode and the random state are as before."""
+    """Run in evaluation mode, without gradients or nested tensors; afterwards all is as before, also what is random."""
+    encoders = fast_encoders(model)
     modes = {layer: layer.training for layer in model.modules()}
     cuda = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
     model.eval()
+    for encoder in encoders:
+        encoder.use_nested_tensor = False
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=cuda):
             yield
     finally:
         for layer, mode in modes.items():
             layer.training = mode
+        for encoder in encoders:
+            encoder.use_nested_tensor = True
