@@ -61,7 +61,7 @@ def test_pooled_companions_take_images_of_any_size() -> None:
 def test_flat_companions_say_that_the_size_changed() -> None:
     net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES, example=images(1))
     with pytest.raises(
-        DeepsupError, match=r"layer 'conv1' gives 480 values an image .* was built for 256; .*pool='avg'"
+        DeepsupError, match=r"layer 'conv1' gives 480 values per image .* was built for 256; .*pool='avg'"
     ):
         net(torch.randn(3, 2, 12, 10))
 

@@ -16,7 +16,6 @@ from torch.nn.parameter import is_lazy
 
 from deepsup.errors import SupervisionError, nearest
 from deepsup.supervision.layout import Layout
-from deepsup.supervision.maps import Scratch, is_bare, linear_on_map, mean_of_map, stays_in_place
 
 LAYOUTS = ("auto", "channels_first", "channels_last")
 
@@ -77,11 +76,43 @@ class Companion:
         return cls(init="caffe")
 
 
+class FlatLinear(nn.Linear):
+    """A linear layer on flattened features, [B, ...] -> [B,K]: ``nn.Linear`` on ``features.flatten(1)``, to rounding.
+
+    Flattening a map that lies channels last in memory would copy it, and its gradient would come back in the other
+    order and be copied twice more. Here the weights, which are fewer, are brought into the map's order instead.
+    """
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features [B, ...] -> [B,K]."""
+        weight = self.weight
+        if channels_lie_last(features):
+            weight = weight.reshape(-1, *features.shape[1:]).movedim(1, -1).flatten(1)
+            features = features.movedim(1, -1)
+        return F.linear(features.flatten(1), weight, self.bias)
+
+
+class LazyFlatLinear(nn.LazyLinear):
+    """A ``FlatLinear`` that takes its width from the first features it meets."""
+
+    cls_to_become = FlatLinear
+    forward = FlatLinear.forward  # type: ignore[assignment] # of the first call: torch takes it before it changes class
+
+    def initialize_parameters(self, features: Tensor) -> None:
+        """Take the width of the flattened features."""
+        super().initialize_parameters(features.flatten(1))
+
+
+def channels_lie_last(features: Tensor) -> bool:
+    """Whether features [B,C, ...] lie in memory as [B, ...,C]; by the stride, which every transform of torch knows."""
+    return features.ndim > 2 and features.stride(1) == 1
+
+
 class Head(nn.Module):
     """The companion of one tap: features [B, ...] -> scores [B,K]. ``classifier`` holds the paper's w_m.
 
-    Its first layer takes its width from the first features it meets (``nn.LazyLinear``), so an optimizer made before
-    that already has its parameters.
+    Its first layer takes its width from the first features it meets, as ``nn.LazyLinear`` does, so an optimizer made
+    before that already has its parameters.
     """
 
     def __init__(self, tap: str, companion: Companion, num_classes: int) -> None:
@@ -90,11 +121,10 @@ class Head(nn.Module):
         self.companion = companion
         self.layout: Layout | None = None if companion.layout == "auto" else companion.layout
         widths = [*companion.hidden, num_classes]
-        layers: list[nn.Linear] = [nn.LazyLinear(widths[0])]
+        layers: list[nn.Linear] = [LazyFlatLinear(widths[0])]
         layers += [nn.Linear(before, after) for before, after in pairwise(widths)]
         self.hidden = nn.Sequential(*(nn.Sequential(layer, nn.ReLU()) for layer in layers[:-1]))
         self.classifier = layers[-1]
-        self._scratch = Scratch()
 
     @property
     def first(self) -> nn.Linear:
@@ -119,29 +149,18 @@ class Head(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features [B, ...] -> scores [B,K]."""
-        in_place = stays_in_place(features)
-        if in_place and self.companion.pool == "avg" and features.ndim == 4 and self.layout != "channels_last":
-            pooled = mean_of_map(features, self._scratch)
-        else:
-            pooled = pool(features, self.companion.pool, self.layout)
+        pooled = pool(features, self.companion.pool, self.layout)
         expected, given = self.first.in_features, pooled.shape[1:].numel()
         if expected != 0 and expected != given:  # "in" fails on the sizes of a compiled net
             raise SupervisionError(
-                f"layer {self.tap!r} gives {given} values an image ({list(features.shape)}), its companion "
+                f"layer {self.tap!r} gives {given} values per image ({list(features.shape)}), its companion "
                 f"was built for {expected}; expected images of the same size as before; use a pooled companion, "
                 f"Companion(pool='avg'), for changing sizes"
             )
-        if in_place and pooled is features and self.takes_maps(features):
-            return linear_on_map(features, self.classifier, self._scratch)
-        vectors = pooled.flatten(1)
-        if not torch.is_autocast_enabled(vectors.device.type):
-            vectors = vectors.to(self.first.weight.dtype)  # a model may cast inside
-        scores: Tensor = self.classifier(self.hidden(vectors))
+        if not torch.is_autocast_enabled(pooled.device.type):
+            pooled = pooled.to(self.first.weight.dtype)  # a model may cast inside
+        scores: Tensor = self.classifier(self.hidden(pooled))
         return scores
-
-    def takes_maps(self, features: Tensor) -> bool:
-        """Whether the classifier meets the map itself and is nothing but a product, so that no flattening is needed."""
-        return not self.hidden and is_bare(self.classifier) and self.classifier.weight.dtype is features.dtype
 
     def extra_repr(self) -> str:
         """Show the pooling in the net's printout."""
@@ -155,8 +174,8 @@ def pool(features: Tensor, how: Literal["none", "avg", "max"] | int, layout: Lay
         return features
     maps = features.movedim(-1, 1) if layout == "channels_last" else features  # [B,C,H,W]
     positions = tuple(range(2, maps.ndim))
-    if how == "avg":
-        return maps.mean(positions)
+    if how == "avg":  # in the order of the memory: so the gradient comes back in it
+        return maps.movedim(1, -1).flatten(1, -2).mean(1) if channels_lie_last(maps) else maps.mean(positions)
     if how == "max":
         return maps.amax(positions)
     size = [min(int(how), extent) for extent in maps.shape[2:]]
