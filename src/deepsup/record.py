@@ -2,7 +2,8 @@
 
 config.yaml         every knob, resolved
 environment.json    versions, threads, hardware class
-metrics.jsonl       one JSON object an epoch
+split.json          images of the user's own only: which of them are trained, validated and tested on
+metrics.jsonl       one JSON object per epoch
 result.json         written at the very end: test error, companions' errors, epochs, seconds
 inside.json, .npz   what the layers know of the test images: confusion, mistakes; after inspect also probes and maps
 checkpoints/        what --resume goes on from
@@ -67,6 +68,11 @@ class Run:
         if not self.finished:
             raise RunError(f"{self.folder} has no result yet; it was stopped or is still going: continue with --resume")
         return self._read("result.json")
+
+    @property
+    def split(self) -> dict[str, Any] | None:
+        """Which images of the user's own the run trains and tests on; nothing for data sets known by name."""
+        return self._read("split.json") if (self.folder / "split.json").is_file() else None
 
     @property
     def inside(self) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from deepsup.config import Config
 from deepsup.data import KNOWN, Dataset, Part
 from deepsup.errors import RunError, TrainingError
 from deepsup.evaluation import Measurement, layers_facts, measure
-from deepsup.experiment.build import build_data, build_net, train_batches
+from deepsup.experiment.build import build_net, train_batches
+from deepsup.experiment.data import data_to_train
 from deepsup.experiment.knowledge import record_knowledge
 from deepsup.experiment.model import save_model
 from deepsup.networks import WhiteningConv2d, fit_whitening
@@ -79,9 +80,10 @@ def default_name(config: Config) -> str:
 
 def with_whole_path(config: Config) -> Config:
     """Return the config with data of the user's own under their whole path: a run is read from other places too."""
-    if config.data in KNOWN or not Path(config.data).exists():
-        return config
-    return dataclasses.replace(config, data=str(Path(config.data).resolve()))
+    path = Path(config.data).expanduser()
+    return (
+        dataclasses.replace(config, data=str(path.resolve())) if config.data not in KNOWN and path.exists() else config
+    )
 
 
 def limit_of(config: Config) -> float:
@@ -117,7 +119,7 @@ class Experiment:
 
     def __init__(self, config: Config, run: Run, processes: Processes, watch: Watch) -> None:
         self.config, self.run, self.processes, self.watch = config, run, processes, watch
-        self.data = build_data(config)
+        self.data, self.split = data_to_train(run, config)
         self.normalize = fit(config.normalize, self.data)
         random.seed(config.seed)
         np.random.seed(config.seed)  # noqa: NPY002 - a network of the user's own may draw from it
@@ -157,6 +159,8 @@ class Experiment:
                 "processes": self.processes.world,
             }
             self.run.create(self.config, environment)
+            if self.split is not None:
+                self.run.write_json("split.json", self.split.to_dict())
             self.run.keep_metrics(self.training.epoch)
         self.watch.started(self.training, self.run)
 
