@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from deepsup.config import Config
 from deepsup.data import load_data, subset
 from deepsup.errors import DataError, RunError
 from deepsup.experiment import evaluate, inspect, train
+from deepsup.experiment.build import build_net
 from deepsup.experiment.model import load_model
+from deepsup.networks import WhiteningConv2d, fit_whitening
 from deepsup.record import Run
 
 CLASSES = ("three", "eight", "nine")
@@ -178,6 +181,31 @@ def test_a_run_of_an_older_version_says_that_its_parts_are_drawn_again(run: Run,
     (run.folder / "split.json").unlink()
     assert evaluate([run])["error"] == run.result["error"]
     assert "has not recorded which images it was trained on" in caplog.text
+
+
+def test_whitening_and_probes_see_every_class_of_a_sorted_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first class is flat, the second striped: fitted on the first images, whitening would know nothing of it."""
+    for index in range(30):
+        for name, pixels in (("flat", np.full((28, 28), index)), ("striped", np.tile([index, 200], (28, 14)))):
+            (tmp_path / "sorted" / name).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "sorted" / name / f"{index:02}.png")
+    monkeypatch.setattr(sys.modules["deepsup.experiment.train"], "WHITENING_IMAGES", 20)
+    monkeypatch.setattr("deepsup.evaluation.linear.IMAGES", 20)
+    config = Config(
+        data=str(tmp_path / "sorted"), network="fast", network_options={"widths": [4, 4]}, epochs=1, batch_size=24,
+        pool="avg", tensorboard=False,
+    )  # fmt: skip
+    run = train(config, tmp_path / "run")
+    model = load_model(run)
+    sample = subset(load_data(config.data).train, 20)
+    assert sample.counts(2) == [10, 10]
+    twin = build_net(config, 2, (1, 28, 28)).trunk
+    fit_whitening(twin, model.normalize(torch.from_numpy(sample.images.copy())))
+    layers = [next(m for m in net.modules() if isinstance(m, WhiteningConv2d)) for net in (model.net, twin)]
+    torch.testing.assert_close(layers[0].weight, layers[1].weight)
+    assert all(each["error"] == 0 for each in inspect(run)["probes"].values())
 
 
 def test_the_verb_says_it_in_one_line(run: Run, photos: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from deepsup.config import Config
-from deepsup.data import KNOWN, Dataset, Part
+from deepsup.data import KNOWN, Dataset, Part, subset
+from deepsup.data.dataset import Images
 from deepsup.errors import RunError, TrainingError
 from deepsup.evaluation import Measurement, layers_facts, measure
 from deepsup.experiment.build import build_net, train_batches
@@ -126,7 +127,7 @@ class Experiment:
         torch.manual_seed(config.seed)
         net = build_net(config, len(self.data.classes), self.data.shape)
         if any(isinstance(layer, WhiteningConv2d) for layer in net.modules()):
-            fit_whitening(net.trunk, self.normalize(to_tensor(self.data.train.images[:WHITENING_IMAGES])))
+            fit_whitening(net.trunk, self.normalize(to_tensor(whitening_images(config, self.data.train))))
         torch.manual_seed(1_000_003 * (config.seed + 1) + processes.rank)  # each process its own dropout
         self.training = Training(config, net, train_batches(config, self.data, self.normalize, processes), processes)
         self.data_digest = digest(self.data)
@@ -311,6 +312,13 @@ def write_events(writer: Any, record: dict[str, Any]) -> None:
                 writer.add_scalar(f"{name}/{tap}", each, record["epoch"])
         elif name not in ("epoch", "phase"):
             writer.add_scalar(name, value, record["epoch"])
+
+
+def whitening_images(config: Config, train: Part) -> Images:
+    """Return what a whitening layer is fitted on: a stratified sample, since a folder of images is sorted by class."""
+    if len(train) <= WHITENING_IMAGES or config.data in KNOWN:  # these are shuffled, and recorded runs took the first
+        return train.images[:WHITENING_IMAGES]
+    return subset(train, WHITENING_IMAGES).images
 
 
 def digest(data: Dataset) -> int:
