@@ -6,6 +6,7 @@ split.json          images of the user's own only: which of them are trained, va
 metrics.jsonl       one JSON object per epoch
 result.json         written at the very end: test error, companions' errors, epochs, seconds
 inside.json, .npz   what the layers know of the test images: confusion, mistakes; after inspect also probes and maps
+diverged.json       how training failed, until the run is gone on with; changes.json: with which lr or alpha it then was
 checkpoints/        what --resume goes on from
 model.safetensors   the trained net with all that predicting needs
 """
@@ -75,6 +76,19 @@ class Run:
         return self._read("split.json") if (self.folder / "split.json").is_file() else None
 
     @property
+    def diverged(self) -> dict[str, Any] | None:
+        """How training failed and with which config, where it has diverged and was not gone on with."""
+        return self._read("diverged.json") if (self.folder / "diverged.json").is_file() else None
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """What was changed after each divergence, from which epoch and step on."""
+        if not (self.folder / "changes.json").is_file():
+            return []
+        changes: list[dict[str, Any]] = self._read("changes.json")["changes"]
+        return changes
+
+    @property
     def inside(self) -> dict[str, Any]:
         """What its layers know, docs/inside.md; empty for a run that is not finished or of an older version."""
         return self._read("inside.json") if (self.folder / "inside.json").is_file() else {}
@@ -111,6 +125,10 @@ class Run:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.write_json("environment.json", environment)
         write_whole(self.folder / "config.yaml", config.to_yaml().encode())
+
+    def forget_divergence(self) -> None:
+        """Let the run count as sound: it is gone on with."""
+        (self.folder / "diverged.json").unlink(missing_ok=True)
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         """Write one JSON file whole."""

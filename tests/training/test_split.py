@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -191,7 +190,7 @@ def test_whitening_and_probes_see_every_class_of_a_sorted_folder(
         for name, pixels in (("flat", np.full((28, 28), index)), ("striped", np.tile([index, 200], (28, 14)))):
             (tmp_path / "sorted" / name).mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "sorted" / name / f"{index:02}.png")
-    monkeypatch.setattr(sys.modules["deepsup.experiment.train"], "WHITENING_IMAGES", 20)
+    monkeypatch.setattr("deepsup.experiment.data.WHITENING_IMAGES", 20)
     monkeypatch.setattr("deepsup.evaluation.linear.IMAGES", 20)
     config = Config(
         data=str(tmp_path / "sorted"), network="fast", network_options={"widths": [4, 4]}, epochs=1, batch_size=24,

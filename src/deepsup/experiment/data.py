@@ -2,6 +2,7 @@
 
 import logging
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +22,13 @@ from deepsup.data import (
     subset,
     svhn_protocol,
 )
+from deepsup.data.dataset import Images
 from deepsup.errors import DataError, RunError, TrainingError
 from deepsup.experiment.model import Model
 from deepsup.record import Run
 
 logger = logging.getLogger("deepsup")
+WHITENING_IMAGES = 5000
 
 
 def draw_data(config: Config) -> tuple[Dataset, Split | None]:
@@ -128,3 +131,17 @@ def told(part: Part, kept: Sequence[bool], note: str) -> Part:
         raise DataError(f"{note}; expected images that the run has not seen in training")
     logger.warning("%s", note)
     return left
+
+
+def whitening_images(config: Config, train: Part) -> Images:
+    """Return what a whitening layer is fitted on: a stratified sample, since a folder of images is sorted by class."""
+    if len(train) <= WHITENING_IMAGES or config.data in KNOWN:  # these are shuffled, and recorded runs took the first
+        return train.images[:WHITENING_IMAGES]
+    return subset(train, WHITENING_IMAGES).images
+
+
+def digest(data: Dataset) -> int:
+    """Return a checksum of what is trained on: images, labels and the names of the classes."""
+    names = zlib.crc32("\n".join(data.classes).encode())
+    pixels = np.ascontiguousarray(data.train.images.transpose(0, 2, 3, 1))  # as the readers leave them: no copy
+    return zlib.crc32(data.train.labels.tobytes(), zlib.crc32(pixels.data, names))
