@@ -3,11 +3,8 @@
 C channels, H height, W width.
 """
 
-import importlib
 import os
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +12,7 @@ from torch import Tensor, nn
 from deepsup.config import Config
 from deepsup.data import Dataset
 from deepsup.errors import ConfigError, DeepsupError, TrainingError, nearest
+from deepsup.experiment.own_network import own_network
 from deepsup.networks import Network, create_network
 from deepsup.preprocess import AUGMENTATIONS, Normalizer, to_tensor
 from deepsup.supervision import Companion, DeeplySupervised, supervise
@@ -68,30 +66,6 @@ def build_network(config: Config, classes: int, shape: Sequence[int]) -> nn.Modu
     return create_network(
         config.network, num_classes=classes, in_channels=channels, image_size=height, **config.network_options
     )
-
-
-def own_network(config: Config, classes: int) -> nn.Module:
-    """Call ``package.module:factory`` with num_classes and the network's options."""
-    module_name, _, factory_name = config.network.partition(":")
-    sys.path.insert(0, str(Path.cwd()))  # a user's own file beside the run
-    try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
-        network = factory(num_classes=classes, **config.network_options)
-    except DeepsupError:
-        raise
-    except Exception as error:
-        call = ", ".join(
-            f"{key}={value!r}" for key, value in {"num_classes": classes, **config.network_options}.items()
-        )
-        raise ConfigError(
-            f"network={config.network} gives no net ({type(error).__name__}: {error}); expected "
-            f"package.module:factory, a callable that takes {call}"
-        ) from error
-    finally:
-        sys.path.pop(0)
-    if not isinstance(network, nn.Module):
-        raise ConfigError(f"network={config.network} gives a {type(network).__name__}; expected a torch.nn.Module")
-    return network
 
 
 def taps_of(config: Config, network: nn.Module) -> str | list[str]:
