@@ -29,7 +29,7 @@ from deepsup.errors import RunError
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder: ``Run("runs/mine")`` opens one that is there; nothing is read before it is asked for."""
+    """The files of a run folder, read when they are asked for. ``deepsup.Run`` can load the trained net too."""
 
     folder: Path
 

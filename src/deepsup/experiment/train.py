@@ -31,10 +31,11 @@ from deepsup.experiment.data import data_to_train, digest, whitening_images
 from deepsup.experiment.events import events_in
 from deepsup.experiment.knowledge import record_knowledge
 from deepsup.experiment.model import save_model
+from deepsup.experiment.run import Run
 from deepsup.experiment.stop import Stopped, stopped_by_signals
 from deepsup.networks import WhiteningConv2d, fit_whitening
 from deepsup.preprocess import fit, to_tensor
-from deepsup.record import Run, environment_now
+from deepsup.record import environment_now
 from deepsup.training import checkpoint
 from deepsup.training.distributed import Processes, joined
 from deepsup.training.loop import Training
