@@ -176,7 +176,7 @@ def test_a_folder_that_is_none(tmp_path, folder):
     with pytest.raises(DataError, match="0 sub-folders; expected two or more"):
         load_data(folder / "cats")
     (tmp_path / "one" / "only").mkdir(parents=True)
-    with pytest.raises(DataError, match=r"1 sub-folders \(only\); expected two or more"):
+    with pytest.raises(DataError, match=r"1 sub-folder \(only\); expected two or more"):
         load_data(tmp_path / "one")
 
 

@@ -156,7 +156,7 @@ def test_a_changed_setting_trains_another_run(
     assert main([*words, "--resume"]) == 0  # its own name, found again
     captured = capsys.readouterr()
     assert json.loads(captured.out)["run"] == folders[0]
-    assert f"going on with {folders[0]}\n" in captured.err
+    assert f"{folders[0]} has ended; nothing is left to train\n" in captured.err
 
 
 def test_resume_starts_a_run_that_is_not_there(

@@ -76,7 +76,7 @@ def test_a_folder_that_has_grown_is_tested_on_the_images_it_had(run: Run, photos
     assert (
         after["error"] == run.result["error"] == error_of(run, [photos / name for name in run.split["names"]["test"]])
     )
-    assert "124 images are new since the run was begun; they are neither trained nor tested on" in caplog.text
+    assert "new since the run was begun, neither trained nor tested on: 124 images" in caplog.text
     found = inspect(run)
     assert found["images"] == 12
     assert found["probes"]["conv1"]["train_images"] == 48
@@ -88,7 +88,7 @@ def test_a_test_image_that_is_gone_is_named(run: Run, photos: Path, caplog) -> N
     answer = evaluate([run])
     assert answer["images"] == 11
     assert answer["error"] == error_of(run, [photos / name for name in others])
-    assert f"1 of 12 test images are gone, first {first}" in caplog.text
+    assert f"gone: 1 of 12 test images, first {first}" in caplog.text
     for name in others:
         (photos / name).unlink()
     with pytest.raises(DataError, match=f"all test images of the run are gone, first {first}; bring them back"):
@@ -161,7 +161,7 @@ def test_a_run_whose_training_image_is_gone(config: Config, photos: Path, tmp_pa
     gone = run.split["names"]["train"][5]
     (photos / gone).unlink()
     with pytest.raises(
-        RunError, match=f"begun with 1 training images that are gone from .*, first {gone}; .*bring them"
+        RunError, match=f"begun with training images that are gone from .*: 1 image, first {gone}; .*bring them"
     ):
         train(dataclasses.replace(config, validation=6), tmp_path / "run", resume=True)
 
@@ -213,4 +213,4 @@ def test_the_verb_says_it_in_one_line(run: Run, photos: Path, capsys: pytest.Cap
     captured = capsys.readouterr()
     assert json.loads(captured.out)["images"] == 12
     assert captured.err.count("\n") == 1
-    assert "3 images are new" in captured.err
+    assert "neither trained nor tested on: 3 images" in captured.err

@@ -111,10 +111,8 @@ def _subfolders(folder: Path) -> list[str]:
 def _class_names(folder: Path) -> tuple[str, ...]:
     names = _subfolders(folder)
     if len(names) < 2:
-        only = f" ({names[0]})" if names else ""
-        raise DataError(
-            f"{folder}: {len(names)} sub-folders{only}; expected two or more, one per class with its images inside"
-        )
+        held = f"1 sub-folder ({names[0]})" if names else "0 sub-folders"
+        raise DataError(f"{folder}: {held}; expected two or more, one per class with its images inside")
     return tuple(names)
 
 

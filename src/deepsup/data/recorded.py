@@ -112,15 +112,18 @@ class Split:
         notes = []
         new = len(present.difference(*self.names.values()))
         if new:
-            notes.append(
-                f"{path}: {new:,} images are new since the run was begun; they are neither trained nor tested on"
-            )
+            notes.append(f"{path}: new since the run was begun, neither trained nor tested on: {counted(new)}")
         for part, names in gone.items():
             if names:
                 notes.append(
-                    f"{path}: {len(names):,} of {len(self.names[part]):,} {part} images are gone, first {names[0]}"
+                    f"{path}: gone: {len(names):,} of {len(self.names[part]):,} {part} images, first {names[0]}"
                 )
         return notes
+
+
+def counted(images: int) -> str:
+    """Return how many images there are, in words."""
+    return f"{images:,} image{'' if images == 1 else 's'}"
 
 
 def load_test(

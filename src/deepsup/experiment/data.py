@@ -23,6 +23,7 @@ from deepsup.data import (
     svhn_protocol,
 )
 from deepsup.data.dataset import Images
+from deepsup.data.recorded import counted
 from deepsup.errors import DataError, RunError, TrainingError
 from deepsup.experiment.model import Model
 from deepsup.record import Run
@@ -58,8 +59,8 @@ def data_to_train(run: Run, config: Config) -> tuple[Dataset, Split | None]:
     lost = gone["train"] + gone.get("validation", [])
     if lost:
         raise RunError(
-            f"{run.folder} was begun with {len(lost):,} training images that are gone from {config.data}, first "
-            f"{lost[0]}; expected all of them; bring them back, or choose another --out"
+            f"{run.folder} was begun with training images that are gone from {config.data}: {counted(len(lost))}, "
+            f"first {lost[0]}; bring them back, or choose another --out"
         )
     return data, split
 

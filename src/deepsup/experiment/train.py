@@ -73,11 +73,13 @@ def train(
     """
     config = None if config is None else with_whole_path(config)
     run = Run(out if out is not None else Path("runs") / default_name(config or Config()))
-    if resume:
-        logger.info("%s %s", "going on with" if run.exists else "starting", run.folder)
+    began = run.exists
     config = agreed_config(run, config, resume)
     if run.finished and not (run.result.get("limited") and limit_of(config) > run.result["steps"]):
+        logger.info("%s has ended; nothing is left to train", run.folder)
         return run
+    if resume:
+        logger.info("%s %s", "going on with" if began else "starting", run.folder)
     with joined(config.device) as processes:
         Experiment(config, run, processes, watch or Watch()).go()
     return run
