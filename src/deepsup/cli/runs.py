@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from deepsup.cli.app import show, table, verb
 from deepsup.config import Config
-from deepsup.errors import ConfigError, RunError
+from deepsup.errors import ConfigError
 from deepsup.recipes import find_recipe, quick
 
 
@@ -96,19 +96,17 @@ def train(
         recipe: where the knobs start from, e.g. quick, dsn-mnist, caffe-cifar10, fast-cifar10.
         config: a YAML file of knobs to start from instead.
         out: the run's folder; by itself runs/ and a name.
-        resume: go on where the run was stopped.
+        resume: go on where the run was stopped; start it if there is none.
         json: print one JSON object.
     """
     from deepsup.cli.progress import watching
     from deepsup.experiment import train as train_run
     from deepsup.record import Run
 
-    if resume and out is not None and recipe is None and config is None:
+    if resume and out is not None and recipe is None and config is None and Run(out).exists:
         settings = _config(None, None, knobs, Run(out).config)
     else:
         settings = _config(recipe, config, knobs, Config())
-    if resume and out is None:
-        raise RunError("--resume without --out; expected the folder of the run to go on with")
     with watching(settings.total_epochs) as watch:
         run = train_run(settings, out, resume=resume, watch=watch)
     result = run.result
