@@ -23,8 +23,8 @@ from deepsup.objective.watch import Watch
 from deepsup.supervision import DeeplySupervised, DeepOutput
 
 # Where the paper and its authors' code differ (docs/supervision.md has the whole table).
-PAPER: dict[str, Any] = {"loss": "squared_hinge", "norms": True, "schedule": "paper"}
-CAFFE: dict[str, Any] = {"loss": "squared_hinge_ovr", "norms": False, "schedule": "cut:0.25"}
+PAPER: dict[str, Any] = {"loss": "squared_hinge", "alpha": 1.0, "norms": True, "schedule": "paper"}
+CAFFE: dict[str, Any] = {"loss": "squared_hinge_ovr", "alpha": 1.0, "norms": False, "schedule": "cut:0.25"}
 
 
 class Loss(NamedTuple):
@@ -47,6 +47,9 @@ class Loss(NamedTuple):
 class Objective:
     """The paper's objective for a supervised net. Call it with the net's output and the labels; get a ``Loss``.
 
+    The defaults (softmax, alpha 0.3 that falls to 0, no |w|^2 terms) do no harm where the model trains by itself.
+    ``Objective.paper(net)`` is the paper's setting, ``Objective.caffe(net)`` that of its authors' code.
+
     net: what ``supervise`` returned (also inside ``DistributedDataParallel`` or ``torch.compile``).
     loss: ``squared_hinge`` or ``hinge`` (multiclass, the paper's), ``squared_hinge_ovr`` or ``hinge_ovr``
         (one-vs-rest), ``softmax``, or any callable on scores [B,K] and labels [B, ...] that gives [B] or their mean.
@@ -65,14 +68,14 @@ class Objective:
     def __init__(
         self,
         net: nn.Module,
-        loss: str | LossFunction = "squared_hinge",
+        loss: str | LossFunction = "softmax",
         *,
         companion_loss: str | LossFunction | Mapping[str, str | LossFunction] | None = None,
-        alpha: float | Sequence[float] | Mapping[str, float] = 1.0,
+        alpha: float | Sequence[float] | Mapping[str, float] = 0.3,
         gamma: float | Sequence[float] | Mapping[str, float] = 0.0,
         balance: float = 1.0,
-        schedule: str | Schedule = "constant",
-        norms: bool = True,
+        schedule: str | Schedule = "linear",
+        norms: bool = False,
         ignore_index: int | None = None,
     ) -> None:
         self.net = supervised(net)

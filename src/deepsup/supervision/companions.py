@@ -6,7 +6,7 @@ B batch, C channels, H W height and width, N tokens, D features, K classes.
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import torch
@@ -17,30 +17,36 @@ from torch.nn.parameter import is_lazy
 from deepsup.errors import SupervisionError, nearest
 from deepsup.supervision.layout import Layout
 
+INITS = ("zero", "torch", "caffe")
 LAYOUTS = ("auto", "channels_first", "channels_last")
 
 
 @dataclass(frozen=True)
 class Companion:
-    """How the output of a hidden layer becomes class scores: pool, flatten, hidden layers, one linear classifier.
+    """How the output of a hidden layer becomes class scores: pool, flatten, scale, hidden layers, linear classifier.
 
-    The default is the paper's companion: flatten and a linear classifier, nothing between.
+    The defaults are safe at the learning rate of the model itself: a coarse layout of the map (4x4), features of the
+    same length for every sample, and a classifier that starts at 0, so that it does not disturb the model before it
+    has learned something. ``Companion.paper()`` is the paper's: flatten and a linear classifier, nothing between.
 
     pool: ``"none"`` keeps every value; ``"avg"`` and ``"max"`` leave one value per channel (of [B,C,H,W]) or feature
         (of [B,N,D], over the tokens); a number s averages a map down to at most s x s, a sequence to at most s tokens.
         Vectors [B,D] are never pooled.
     hidden: widths of ReLU layers between the features and the classifier.
-    init: ``"torch"`` leaves torch's initialisation; ``"caffe"`` is the one of the authors' code: weights uniform within
-        sqrt(3 / (K * features)), biases 0.
+    length: the features of each sample are scaled to this length (L2 norm), so that the companion's loss is no steeper
+        for a wide layer than for a narrow one; ``None`` leaves them as they are.
+    init: ``"zero"`` starts the classifier at 0; ``"torch"`` leaves torch's initialisation; ``"caffe"`` is the one of
+        the authors' code: weights uniform within sqrt(3 / (K * features)), biases 0.
     select: which part of the layer's output the companion meets, where that is a tuple, a list or a mapping: an index
         or a key.
     layout: where the channels lie, for pooling: ``"channels_first"`` ([B,C,H,W], [B,C,L]), ``"channels_last"``
         ([B,H,W,C], tokens [B,N,D]), or ``"auto"``: told from the model when the net is sized.
     """
 
-    pool: Literal["none", "avg", "max"] | int = "none"
+    pool: Literal["none", "avg", "max"] | int = 4
     hidden: tuple[int, ...] = ()
-    init: Literal["torch", "caffe"] = "torch"
+    length: float | None = 8.0
+    init: Literal["zero", "torch", "caffe"] = "zero"
     select: int | str | None = None
     layout: Literal["auto", "channels_first", "channels_last"] = "auto"
 
@@ -56,8 +62,12 @@ class Companion:
             raise SupervisionError(f"hidden={self.hidden!r}; expected a tuple of widths such as (128,)") from None
         if not all(isinstance(width, Integral) and width > 0 and width is not True for width in self.hidden):
             raise SupervisionError(f"hidden={self.hidden!r}; expected widths of at least 1 such as (128,)")
-        if self.init not in ("torch", "caffe"):
-            raise SupervisionError(f"init={self.init!r}; {nearest(str(self.init), ['torch', 'caffe'])}")
+        if self.length is not None and not (
+            isinstance(self.length, Real) and self.length is not True and 0 < self.length < math.inf
+        ):
+            raise SupervisionError(f"length={self.length!r}; expected a number above 0, or None for no scaling")
+        if self.init not in INITS:
+            raise SupervisionError(f"init={self.init!r}; {nearest(str(self.init), INITS)}")
         if self.layout not in LAYOUTS:
             raise SupervisionError(f"layout={self.layout!r}; {nearest(str(self.layout), LAYOUTS)}")
         if self.select is not None and (isinstance(self.select, bool) or not isinstance(self.select, Integral | str)):
@@ -68,12 +78,12 @@ class Companion:
     @classmethod
     def paper(cls) -> "Companion":
         """Return the paper's companion, for taps behind f (the activation and pooling of a layer)."""
-        return cls()
+        return cls(pool="none", length=None, init="torch")
 
     @classmethod
     def caffe(cls) -> "Companion":
         """Return the companion of the authors' Caffe code, for taps on raw convolution outputs."""
-        return cls(init="caffe")
+        return cls(pool="none", length=None, init="caffe")
 
 
 class FlatLinear(nn.Linear):
@@ -125,6 +135,7 @@ class Head(nn.Module):
         layers += [nn.Linear(before, after) for before, after in pairwise(widths)]
         self.hidden = nn.Sequential(*(nn.Sequential(layer, nn.ReLU()) for layer in layers[:-1]))
         self.classifier = layers[-1]
+        self.grid: tuple[int, ...] | None = None  # how many positions a pooled map has, once that is known
 
     @property
     def first(self) -> nn.Linear:
@@ -138,8 +149,14 @@ class Head(nn.Module):
     @torch.no_grad()
     def size(self, features: Tensor) -> None:
         """Take the width of the first layer from ``features``; initialise as the companion says."""
+        if isinstance(self.companion.pool, Integral) and features.ndim > 2:
+            positions = features.shape[1:-1] if self.layout == "channels_last" else features.shape[2:]
+            self.grid = tuple(min(int(self.companion.pool), extent) for extent in positions)
         new = is_lazy(self.first.weight)  # not when a state_dict gave the weights before the first forward
         self(features.to(self.first.weight.device, self.first.weight.dtype))
+        if new and self.companion.init == "zero":
+            nn.init.zeros_(self.classifier.weight)
+            nn.init.zeros_(self.classifier.bias)
         if new and self.companion.init == "caffe":
             for layer in self.modules():
                 if isinstance(layer, nn.Linear):
@@ -149,7 +166,7 @@ class Head(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features [B, ...] -> scores [B,K]."""
-        pooled = pool(features, self.companion.pool, self.layout)
+        pooled = pool(features, self.companion.pool, self.layout, self.grid)
         expected, given = self.first.in_features, pooled.shape[1:].numel()
         if expected != 0 and expected != given:  # "in" fails on the sizes of a compiled net
             raise SupervisionError(
@@ -159,6 +176,8 @@ class Head(nn.Module):
             )
         if not torch.is_autocast_enabled(pooled.device.type):
             pooled = pooled.to(self.first.weight.dtype)  # a model may cast inside
+        if self.companion.length is not None:
+            pooled = scaled(pooled, self.companion.length)
         scores: Tensor = self.classifier(self.hidden(pooled))
         return scores
 
@@ -168,8 +187,22 @@ class Head(nn.Module):
         return f"pool={self.companion.pool!r}{layout}"
 
 
-def pool(features: Tensor, how: Literal["none", "avg", "max"] | int, layout: Layout | None) -> Tensor:
-    """Pool a map or a sequence over its positions, [B,C,...] or, channels last, [B,...,C]; leave vectors."""
+def scaled(features: Tensor, length: float) -> Tensor:
+    """Scale the features [B, ...] of each sample to the same L2 norm; a sample of zeros stays as it is."""
+    dims = tuple(range(1, features.ndim))
+    norm = torch.linalg.vector_norm(
+        features, dim=dims, keepdim=True, dtype=torch.promote_types(features.dtype, torch.float32)
+    )
+    return features * (length / norm.clamp(min=1e-6)).to(features.dtype)
+
+
+def pool(
+    features: Tensor, how: Literal["none", "avg", "max"] | int, layout: Layout | None, grid: tuple[int, ...] | None
+) -> Tensor:
+    """Pool a map or a sequence over its positions, [B,C,...] or, channels last, [B,...,C]; leave vectors.
+
+    grid: where a size is asked for, how many positions are left; the same for maps of every size.
+    """
     if how == "none" or features.ndim == 2:
         return features
     maps = features.movedim(-1, 1) if layout == "channels_last" else features  # [B,C,H,W]
@@ -178,7 +211,7 @@ def pool(features: Tensor, how: Literal["none", "avg", "max"] | int, layout: Lay
         return maps.movedim(1, -1).flatten(1, -2).mean(1) if channels_lie_last(maps) else maps.mean(positions)
     if how == "max":
         return maps.amax(positions)
-    size = [min(int(how), extent) for extent in maps.shape[2:]]
+    assert grid is not None, "a head is sized before it runs"
     average: Any = {3: F.adaptive_avg_pool1d, 4: F.adaptive_avg_pool2d, 5: F.adaptive_avg_pool3d}[maps.ndim]
-    pooled: Tensor = average(maps, size)
+    pooled: Tensor = average(maps, grid)
     return pooled
