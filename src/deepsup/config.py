@@ -115,9 +115,11 @@ class Config:
     optimizer: str = _optimization(
         "sgd", "optimizer: sgd, or muon for the convolutions of a net with norm layers", among="sgd muon"
     )
-    muon_lr: float = _optimization(0.1, "learning rate of the convolutions under muon, as a multiple of --lr", least=0)
+    muon_lr: float = _optimization(
+        0.1, "learning rate of the convolutions under muon, as a multiple of the learning rate", least=0
+    )
     bias_lr: float = _optimization(
-        1.0, "learning rate of the trunk's biases and norm layers, as a multiple of --lr", least=0
+        1.0, "learning rate of the trunk's biases and norm layers, as a multiple of the learning rate", least=0
     )
     momentum: float = _optimization(0.9, "momentum of SGD and Muon", least=0, most=1)
     nesterov: bool = _optimization(False, "use Nesterov momentum")
@@ -138,7 +140,7 @@ class Config:
     warmup: float = _optimization(
         0.2, "fraction of training in which the learning rate rises, under --anneal triangle", least=0, most=1
     )
-    head_lr: float = _optimization(0.01, "learning rate of the companions, as a multiple of --lr", least=0)
+    head_lr: float = _optimization(0.01, "learning rate of the companions, as a multiple of the learning rate", least=0)
     head_lr_decay: bool = _optimization(
         False, "multiply the companions' learning rate by (1 + 1e-4 i)^-0.75 at iteration i, as the authors' code does"
     )
