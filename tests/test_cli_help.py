@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from deepsup.cli import main
+from deepsup.cli import app, main
 from deepsup.cli.runs import _INSTEAD
 from deepsup.config import GROUPS, Config
 from deepsup.recipes import quick
 from deepsup.reproduction.listing import FILE, listing
 
+ROOT = Path(__file__).parent.parent
 SETTINGS = {setting.name: setting for setting in dataclasses.fields(Config) if setting.name != "phases"}
 VERBS = ["train", "compare", "evaluate", "predict", "report", "inspect", "data list", "data get", "data check",
          "networks", "reproduce", "bench", "doctor"]  # fmt: skip
@@ -117,6 +119,27 @@ def test_the_list_of_targets_is_quick_and_needs_no_torch(capsys: pytest.CaptureF
         assert f"{name}: {target['title']}" in text
         (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{name} ")]
         assert target["title"] in line
+
+
+def examples() -> list[str]:
+    """The commands of the README and the docs: in code blocks, and in the table of docs/cli.md."""
+    pages = {path.name: path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+    lines = [
+        line for page in pages.values() for line in re.findall(r"^    (deepsup [a-z][^#|>\n]*)", page, re.MULTILINE)
+    ]
+    return [*lines, *re.findall(r"^\|.*`(deepsup [^`]*)` \|$", pages["cli.md"], re.MULTILINE)]
+
+
+@pytest.mark.parametrize("command", list(dict.fromkeys(examples())))
+def test_the_commands_of_the_docs_are_commands(command: str) -> None:
+    assert callable(app._parse(shlex.split(command)[1:]))  # it notes what to call, and calls nothing
+
+
+def test_every_verb_has_its_line_in_the_docs() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert re.findall(r"^\| `([a-z ]+)` \|", page, re.MULTILINE) == VERBS == list(app._verbs)
+    for verb in VERBS:
+        assert f"`deepsup {verb}" in page
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash to complete in")

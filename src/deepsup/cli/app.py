@@ -34,7 +34,6 @@ _GROUPS = {"data": "List, fetch and verify data sets."}
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="(default: off)")]
 """An option without a value and without a ``--no-`` twin."""
 
-_COMPLETION = ("--tyro-print-completion", "--tyro-write-completion")
 _standard_output: list[TextIO] = []
 _arguments: list[str] = []
 _verbs: dict[str, mistakes.Verb] = {}
@@ -101,8 +100,8 @@ def _parse(words: Sequence[str]) -> Callable[[], int | None]:
     """Return the call that the words ask for; a mistake becomes one line instead of the parser's box."""
     said = io.StringIO()
     name = mistakes.find(words, _verbs)
-    if words and words[0] in _COMPLETION and words[1:2] not in (["bash"], ["zsh"], ["fish"]):
-        raise DeepsupError(f"{words[0]} got {' '.join(words[1:2]) or 'no shell'}; expected bash, zsh or fish")
+    if words[:1] == ["--tyro-print-completion"] and words[1:] not in (["bash"], ["zsh"], ["fish"]):
+        raise DeepsupError(f"{words[0]} got {' '.join(words[1:]) or 'no shell'}; expected bash, zsh or fish")
     try:
         with contextlib.redirect_stderr(said):
             call: Callable[[], int | None] = _app.cli(
