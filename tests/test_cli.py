@@ -92,6 +92,7 @@ def test_check_images_of_your_own(tmp_path, capsys):
         (["train", "--test-evry=3"], ["train has no option --test-evry; did you mean --test-every"]),
         (["train", "--no-norm"], ["train has no option --no-norm; did you mean --no-norms"]),
         (["train", "--zzz"], ["train has no option --zzz; run deepsup train --help"]),
+        (["train", "--phases", "3"], ["train has no option --phases; write phases in a YAML file"]),
         (["train", "--epochs", "big"], ["--epochs got 'big'; expected INT; run deepsup train --help"]),
         (["train", "--alpha", "1", "x"], ["--alpha got '1', 'x'; expected FLOAT"]),
         (["train", "--epochs"], ["--epochs got no value"]),

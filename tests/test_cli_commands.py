@@ -184,3 +184,10 @@ runpy.run_module("deepsup.__main__", run_name="__main__")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "deepsup: interrupted\n")
+
+
+def test_resume_starts_a_run_that_is_not_there(photos: str, capsys: pytest.CaptureFixture) -> None:
+    words = ["train", "--data", photos, *SMALL, "--epochs", "1", "--out", "new", "--resume"]
+    for _ in range(2):  # the second time it is there, and finished
+        assert main([*words, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["epochs"] == 1

@@ -36,7 +36,7 @@ _Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
 _Run = Annotated[Path, Positional, arg(metavar="RUN")]
 
 
-@verb("train")
+@verb("train", instead={"phases": "write phases in a YAML file and give it with --config"})
 def train(
     settings: Annotated[_Settings, arg(name="")] = _Settings(),  # noqa: B008 - frozen
     recipe: _Recipe = None,
@@ -52,7 +52,7 @@ def train(
         recipe: recipe that the settings start from, e.g. quick, dsn-mnist, caffe-cifar10 or fast-cifar10
         config: YAML file that the settings start from
         out: run folder
-        resume: go on with the run in --out where it was stopped
+        resume: go on with a run that was stopped, or start it
         json: print one JSON object
     """
     from deepsup.cli.progress import watching
