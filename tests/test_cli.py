@@ -177,6 +177,7 @@ def test_ctrl_c_in_a_process():
 def test_standard_output_is_for_answers(monkeypatch, capsys):
     app = app_module.SubcommandApp()
     monkeypatch.setattr(app_module, "_app", app)
+    monkeypatch.setattr(app_module, "_verbs", {})
 
     @app_module.verb("chat")
     def chat() -> None:
@@ -198,6 +199,7 @@ def test_a_reader_that_leaves():
 def test_a_verb_is_one_function(monkeypatch, capsys):
     app = app_module.SubcommandApp()
     monkeypatch.setattr(app_module, "_app", app)
+    monkeypatch.setattr(app_module, "_verbs", {})
     monkeypatch.setattr(app_module, "_groups", {"data": app})
 
     @app_module.verb("greet")
