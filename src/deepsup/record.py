@@ -2,9 +2,11 @@
 
 config.yaml         every knob, resolved
 environment.json    versions, threads, hardware class
-metrics.jsonl       one JSON object an epoch
+split.json          images of the user's own only: which of them are trained, validated and tested on
+metrics.jsonl       one JSON object per epoch
 result.json         written at the very end: test error, companions' errors, epochs, seconds
 inside.json, .npz   what the layers know of the test images: confusion, mistakes; after inspect also probes and maps
+diverged.json       how training failed, until the run is gone on with; changes.json: with which lr or alpha it then was
 checkpoints/        what --resume goes on from
 model.safetensors   the trained net with all that predicting needs
 """
@@ -27,7 +29,7 @@ from deepsup.errors import RunError
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder: ``Run("runs/mine")`` opens one that is there; nothing is read before it is asked for."""
+    """The files of a run folder, read when they are asked for. ``deepsup.Run`` can load the trained net too."""
 
     folder: Path
 
@@ -69,6 +71,24 @@ class Run:
         return self._read("result.json")
 
     @property
+    def split(self) -> dict[str, Any] | None:
+        """Which images of the user's own the run trains and tests on; nothing for data sets known by name."""
+        return self._read("split.json") if (self.folder / "split.json").is_file() else None
+
+    @property
+    def diverged(self) -> dict[str, Any] | None:
+        """How training failed and with which config, where it has diverged and was not gone on with."""
+        return self._read("diverged.json") if (self.folder / "diverged.json").is_file() else None
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """What was changed after each divergence, from which epoch and step on."""
+        if not (self.folder / "changes.json").is_file():
+            return []
+        changes: list[dict[str, Any]] = self._read("changes.json")["changes"]
+        return changes
+
+    @property
     def inside(self) -> dict[str, Any]:
         """What its layers know, docs/inside.md; empty for a run that is not finished or of an older version."""
         return self._read("inside.json") if (self.folder / "inside.json").is_file() else {}
@@ -105,6 +125,10 @@ class Run:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.write_json("environment.json", environment)
         write_whole(self.folder / "config.yaml", config.to_yaml().encode())
+
+    def forget_divergence(self) -> None:
+        """Let the run count as sound: it is gone on with."""
+        (self.folder / "diverged.json").unlink(missing_ok=True)
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         """Write one JSON file whole."""

@@ -100,6 +100,38 @@ def test_other_modes(folder):
     assert any((image == 0x80).all() for _, part in data.parts() for image in part.images), "16 bits become 8"
 
 
+def transparent(kind: str, path: Path) -> None:
+    """Save an image whose left half is transparent, with black hidden below, and whose right half is 60 in grey."""
+    pixels = np.zeros((4, 6, 4), np.uint8)
+    pixels[:, 3:] = (60, 60, 60, 255)
+    image = Image.fromarray(pixels)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "P":
+        palette = image.convert("RGB").quantize(2)
+        palette.save(path, transparency=palette.getpixel((0, 0)))
+    elif kind in ("L", "RGB"):  # one value is transparent
+        image.convert(kind).save(path, transparency=0 if kind == "L" else (0, 0, 0))
+    else:
+        image.convert(kind).save(path)
+
+
+@pytest.mark.parametrize(("kind", "channels"), [("RGBA", 3), ("LA", 1), ("P", 3), ("L", 1), ("RGB", 3)])
+def test_transparent_images_lie_on_white(tmp_path, kind, channels):
+    for name in ("a/0", "a/1", "b/0", "b/1"):
+        transparent(kind, tmp_path / "mine" / f"{name}.png")
+    expected = np.full((channels, 4, 6), 255, np.uint8)
+    expected[:, :, 3:] = 60
+    np.testing.assert_array_equal(load_data(tmp_path / "mine").train.images[0], expected)
+
+
+def test_what_is_half_transparent_is_mixed_with_white(tmp_path):
+    for name in ("a/0", "a/1", "b/0", "b/1"):
+        path = picture(tmp_path / "mine" / f"{name}.png", mode="RGBA")
+        Image.new("RGBA", (6, 4), (100, 50, 0, 128)).save(path)
+    expected = [round(value * 128 / 255 + 255 * 127 / 255) for value in (100, 50, 0)]
+    assert np.abs(load_data(tmp_path / "mine").train.images[0, :, 0, 0] - np.array(expected)).max() <= 1
+
+
 def test_an_image_that_lies_down_is_raised(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turned by a quarter
@@ -124,6 +156,7 @@ def test_an_unreadable_image_is_named(folder, damage):
     with pytest.raises(DataError, match="not a readable image") as caught:
         load_data(folder)
     assert str(caught.value).startswith(f"{path}: ")
+    assert "the file" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -143,7 +176,7 @@ def test_a_folder_that_is_none(tmp_path, folder):
     with pytest.raises(DataError, match="0 sub-folders; expected two or more"):
         load_data(folder / "cats")
     (tmp_path / "one" / "only").mkdir(parents=True)
-    with pytest.raises(DataError, match="1 sub-folders; expected two or more"):
+    with pytest.raises(DataError, match=r"1 sub-folder \(only\); expected two or more"):
         load_data(tmp_path / "one")
 
 
@@ -155,9 +188,9 @@ def test_parts_with_other_classes(tmp_path):
 
 
 def test_too_few_to_test_on(tmp_path):
-    for name in ("a", "b"):
-        picture(tmp_path / "mine" / name / "0.png")
-    with pytest.raises(DataError, match="class 0 has 1 image; expected two or more"):
+    for path in ("a/0.png", "a/1.png", "b/0.png"):
+        picture(tmp_path / "mine" / path)
+    with pytest.raises(DataError, match=r"class 'b' has one image only; expected two or more, .*remove the class"):
         load_data(tmp_path / "mine")
 
 
@@ -214,14 +247,15 @@ def test_an_npz_with_channels_first(tmp_path):
         ({"images": X[0], "labels": Y}, "4 images but labels of shape [6]"),
         ({"images": X[:, :, :, :2], "labels": Y}, "shape [6, 4, 5, 2]; expected"),
         ({"images": X, "labels": Y[:5]}, "6 images but labels of shape [5]"),
-        ({"images": X, "labels": Y / 2}, "expected whole numbers, one an image"),
+        ({"images": X, "labels": Y / 2}, "expected whole numbers, one per image"),
         ({"images": X, "labels": Y - 1}, "labels begin at -1"),
         ({"images": X, "labels": Y * 5}, "no training image of class 1 though labels go up to 10"),
+        ({"images": X, "labels": Y * 0}, "every label is 0; expected two or more classes"),
         ({"images": X, "labels": Y, "classes": np.array(["a"])}, "1 class names for 3 classes"),
         ({"x_train": X, "y_train": Y, "x_test": X}, "one of x_test and y_test is missing"),
         ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y + 1}, "label 3 at index 2"),
         ({"x_train": X, "y_train": Y, "x_test": X[:, 1:], "y_test": Y}, "expected one shape"),
-        ({"images": X[:0], "labels": Y[:0]}, "labels begin at nothing"),
+        ({"images": X[:0], "labels": Y[:0]}, "no training image; expected images of two or more classes"),
         ({"images": np.array([{}]), "labels": Y}, "not a readable .npz of plain arrays"),
     ],
 )
@@ -245,7 +279,7 @@ def test_a_damaged_npz(tmp_path, damage):
 
 def test_what_is_neither(tmp_path):
     (tmp_path / "a.csv").write_text("1,2")
-    with pytest.raises(DataError, match=r"a \.csv file; expected a folder"):
+    with pytest.raises(DataError, match=r"a \.csv file; expected a folder with one sub-folder per class"):
         load_data(tmp_path / "a.csv")
     with pytest.raises(DataError, match="no data set and no file 'cifar11'; did you mean 'cifar10'"):
         load_data("cifar11")
@@ -255,7 +289,7 @@ def test_what_is_neither(tmp_path):
         load_data("")
     with pytest.raises(DataError, match="which has its own"):
         load_data("mnist-mini", image_size=32)
-    with pytest.raises(DataError, match="arrays are not resized"):
+    with pytest.raises(DataError, match="expected it with a folder only; resize the arrays"):
         load_data(npz(tmp_path, images=X, labels=Y), image_size=32)
     with pytest.raises(DataError, match="only svhn has"):
         load_data("mnist", extra=True)

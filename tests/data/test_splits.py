@@ -67,7 +67,7 @@ def test_n_per_class_and_subsets():
         (lambda: per_class(numbered([5, 9]), 0.5), "expected a whole number"),
         (lambda: subset(numbered([5, 9]), 3, seed=-1), "seed -1"),
         (lambda: hold_out(dataset([5, 9]), 14), "cannot hold out 14 of 14"),
-        (lambda: hold_out(hold_out(dataset([5, 9]), 3), 3), "has a validation part of 3 already"),
+        (lambda: hold_out(hold_out(dataset([5, 9]), 3), 3), "has a validation part of 3 images already"),
         (lambda: svhn_protocol(dataset([500, 399])), "class 1 has 399"),
     ],
 )

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, confusion_matrix
 from torch import nn
 
-from deepsup.evaluation import Measurement, knowledge, layer_outputs, probe_layer
+from deepsup.evaluation import Measurement, knowledge, layer_outputs, linear, probe_layer
 from deepsup.evaluation.linear import DECAY, fit_probe
 from deepsup.evaluation.probes import right_for_good
 
@@ -94,6 +94,21 @@ def test_probing_leaves_the_net_as_it_was() -> None:
     assert net.training
     assert all(not layer._forward_hooks for layer in net)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_a_probe_of_images_that_are_sorted_by_class_sees_all_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fitted on 30 of 90: with the first 30 it would know one class of three."""
+    monkeypatch.setattr(linear, "IMAGES", 30)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
+    labels = torch.arange(90) // 30
+    images = torch.randn(90, 3, 2, 2) + 8 * nn.functional.one_hot(labels, 3)[:, :, None, None]
+    facts, _ = probe_layer(net, "0", (images, labels), (images, labels), 3)
+    assert facts["train_images"] == 30
+    assert facts["error"] == 0
+    drawn = linear.sample((images, labels), 30)
+    assert drawn[1].bincount().tolist() == [10, 10, 10]
+    assert all(torch.equal(*each) for each in zip(drawn, linear.sample((images, labels), 30), strict=True))
+    assert linear.sample((images, labels), 90)[0] is images
 
 
 def test_what_a_layer_puts_out_is_before_any_change_in_place() -> None:

@@ -51,19 +51,22 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
     """Return a function that writes a run folder."""
 
     def make(
-        name: str, taps: tuple[str, ...] = ("conv1",), epochs: int = 3, finished: bool = True, seen: bool = True
-    ) -> Path:
+        name: str, taps: tuple[str, ...] = ("conv1",), epochs: int = 3, finished: bool = True, seen: bool = True,
+        classes: tuple[str, ...] = (EVIL, "$b$", "c"), **knobs: Any,
+    ) -> Path:  # fmt: skip
         folder = tmp_path / name
         folder.mkdir(parents=True)
-        config = {"data": EVIL, "network": "cnn", "taps": list(taps) or ["none"], "loss": "squared_hinge", "epochs": 3}
+        config = {"data": EVIL, "network": "cnn", "taps": list(taps) or ["none"], "loss": "squared_hinge", "epochs": 3,
+                  **knobs}  # fmt: skip
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
         (folder / "environment.json").write_text(json.dumps({"python": EVIL, "cores": 2}))
         (folder / "metrics.jsonl").write_text("".join(json.dumps(epoch(n, taps)) + "\n" for n in range(epochs)))
         if finished:
-            result = {"error": 5.0, "companions": dict.fromkeys(taps, 9.0), "epochs": epochs, "seconds": 3.0}
+            result = {"error": 5.0, "companions": dict.fromkeys(taps, 9.0), "epochs": epochs, "seconds": 3.0,
+                      "train_images": 500, "test_images": 5000}  # fmt: skip
             (folder / "result.json").write_text(json.dumps(result))
         if seen:
-            found, arrays = inside([EVIL, "$b$", "c"], taps)
+            found, arrays = inside(list(classes), taps)
             (folder / "inside.json").write_text(json.dumps(found))
             np.savez(folder / "inside.npz", **arrays)
         return folder
@@ -72,23 +75,24 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def make_contest(make_run: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+def make_comparison(make_run: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
     """Return a function that writes the folder of a comparison."""
 
-    def make(name: str = "contest", size: int = 500) -> Path:
+    def make(name: str = "comparison", size: int = 500, interval: tuple[float, float] | None = (-0.9, -0.1)) -> Path:
         methods = {}
         for number, method in enumerate(("CNN-Softmax", "DSN-Softmax", "CNN-SVM", "DSN-SVM")):
             taps = ("conv1",) if method.startswith("DSN") else ()
             for seed in (0, 1):
-                make_run(f"{name}/{method.lower()}-seed{seed}", taps)
+                loss = "softmax" if method.endswith("Softmax") else "squared_hinge"
+                make_run(f"{name}/{method.lower()}-seed{seed}", taps, loss=loss, seed=seed)
             errors = [5.0 - number / 2, 6.0 - number / 2]
             methods[method] = {"errors": errors, "mean": sum(errors) / 2, "deviation": 0.7, "gain": 1.0, "lr": 0.1,
                                "companions": dict.fromkeys(taps, 9.0),
                                "runs": [f"{method.lower()}-seed{seed}" for seed in (0, 1)]}  # fmt: skip
-        difference = {"mean": -0.5, "interval": [-0.9, -0.1]}
+        difference = {"mean": -0.5, "interval": interval}
         table = {
             "methods": methods, "differences": {"DSN-SVM - CNN-SVM": difference}, "seeds": [0, 1],
-            "config": {"data": "digits", "network": "cnn", "train_size": size, "epochs": 3},
+            "config": {"data": "mnist-mini", "network": "cnn", "train_size": size, "epochs": 3},
         }  # fmt: skip
         (tmp_path / name / "comparison.json").write_text(json.dumps(table))
         return tmp_path / name

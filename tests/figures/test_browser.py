@@ -27,6 +27,17 @@ TEXTS = """() => [...document.querySelectorAll('h1, h2, p, dt, dd, figcaption, t
 FONTS = """() => [...document.querySelectorAll('figure svg text')].map(text => {
     const place = text.getScreenCTM();
     return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(place.a, place.b); })"""
+# what is wider than its box: name, how much is hidden, and whether it scrolls inside its own box
+CUT = """() => [...document.querySelectorAll('.scroll, pre, figure, section, .cards div')]
+    .filter(element => element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0)
+    .map(element => ({name: element.tagName + '.' + element.className,
+        hidden: element.scrollWidth - element.clientWidth,
+        scrolls: getComputedStyle(element).overflowX === 'auto'}))"""
+# the fills of the markers of a figure, and the colour of the paper
+MARKERS = """name => ({
+    paper: getComputedStyle(document.body).backgroundColor,
+    fills: [...document.querySelectorAll(`figure[aria-label^="${name}"] svg use`)]
+        .map(marker => getComputedStyle(marker).fill)})"""
 CONTRAST = """() => { const style = getComputedStyle(document.body);
     const light = colour => { const [r, g, b] = colour.match(/[0-9.]+/g).map(Number); return r + g + b; };
     return light(style.color) - light(style.backgroundColor); }"""
@@ -48,13 +59,15 @@ def pages() -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1600])
+@pytest.mark.parametrize("width", [400, 1300, 1600])
 def test_a_page_about_everything(
-    browser: Any, make_run: Callable[..., Path], make_contest: Callable[..., Path], pages: dict[str, Path], width: int,
-    scheme: str,
+    browser: Any, make_run: Callable[..., Path], make_comparison: Callable[..., Path], pages: dict[str, Path],
+    width: int, scheme: str,
 ) -> None:  # fmt: skip
     if not pages:
-        pages["all"] = write_report([make_contest(), make_run("ours"), make_run("theirs", taps=())])
+        classes = ("a class with a very long name", "三毛猫", "강아지")
+        ours = make_run("ours", tuple(f"conv{n}" for n in range(1, 7)), classes=classes, data="a/" * 40 + "photos")
+        pages["all"] = write_report([make_comparison(), ours, make_run("theirs", taps=())])
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     said, asked = [], []
     page.on("console", lambda message: said.append(message.text))
@@ -80,6 +93,12 @@ def test_a_page_about_everything(
     # the texts in figures, in pixels of the screen
     sizes = page.evaluate(FONTS)
     assert min(sizes) >= 7.5, sizes
+    cut = page.evaluate(CUT)
+    assert [each for each in cut if width > 400 or not each["scrolls"]] == []
+    # hollow is the colour of the paper, light or dark
+    markers = page.evaluate(MARKERS, "Test error of the four methods")
+    assert markers["paper"] in markers["fills"]
+    assert "rgb(255, 255, 255)" not in markers["fills"]
     light_on_dark = page.evaluate(CONTRAST) > 0
     assert light_on_dark is (scheme == "dark")
     page.close()

@@ -30,6 +30,7 @@ PARAMETERS = {
     "nin-cifar100": 984_356,
     "nin-mnist": 349_674,
     "nin-svhn": 1_986_026,
+    "plain": 116_218,
     "stochastic-pooling-cifar10": 220_042,
     "stochastic-pooling-mnist": 212_362,
     "stochastic-pooling-svhn": 332_746,
@@ -70,6 +71,7 @@ def hand_count(name: str) -> int:
         + conv(1, 128, 96, 10),
         "nin-svhn": conv(5, 3, 128) + conv(1, 128, 96, 64) + conv(5, 64, 320) + conv(1, 320, 256, 128)
         + conv(5, 128, 384) + conv(1, 384, 256, 10),
+        "plain": conv(3, 1, *[16] * 4, *[32] * 4, *[48] * 4) + conv(1, 48, 10),
         "stochastic-pooling-cifar10": conv(5, 3, 64, 64, 64) + conv(1, 1024, 10),
         "stochastic-pooling-mnist": conv(5, 1, 64, 64, 64) + conv(1, 576, 10),
         "stochastic-pooling-svhn": conv(5, 3, 64, 64, 128) + conv(1, 2048, 10),

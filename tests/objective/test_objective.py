@@ -232,6 +232,10 @@ def test_a_parametrized_output_layer_counts_with_its_weight() -> None:
     torch.testing.assert_close(loss.output, expected)
 
 
+def rising(progress: Any) -> Any:
+    return progress
+
+
 def test_progress_does_not_change_the_precision() -> None:
     net = bare_net()
     net = supervise(net.strip(), at=["conv1"], num_classes=CLASSES, example=images(1))
@@ -239,9 +243,83 @@ def test_progress_does_not_change_the_precision() -> None:
         total = Objective(net, schedule="linear")(net(images()), labels(), progress=progress).total
         assert total.dtype == torch.float32
         assert total.shape == ()
-    for bad in (None, "0.5", torch.tensor([0.5])):
+    for bad in ("0.5", torch.tensor([0.5])):
         with pytest.raises(DeepsupError, match="expected a fraction of training"):
             Objective(net)(net(images()), labels(), progress=bad)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "name"),
+    [
+        ("paper", "'paper'"),
+        ("linear", "'linear'"),
+        ("cut", "'cut:0.25'"),
+        ("cut:0.5", "'cut:0.5'"),
+        (rising, "'rising'"),
+    ],
+)
+def test_a_schedule_that_moves_needs_the_progress(schedule: Any, name: str) -> None:
+    net = small_net()
+    x, y = batch()
+    objective = Objective(net, "softmax", schedule=schedule)
+    with pytest.raises(DeepsupError, match=f"schedule {name} needs the progress .*progress=epoch / epochs.*'constant'"):
+        objective(net(x), y)
+    objective(net(x), y, progress=0.5)
+
+
+def test_a_constant_schedule_needs_no_progress() -> None:
+    net = small_net()
+    x, y = batch()
+    objective = Objective(net, "softmax", schedule="constant")
+    assert torch.equal(objective(net(x), y).total, objective(net(x), y, progress=0.7).total)
+
+
+def summed(scores: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(scores, y, reduction="sum")
+
+
+@pytest.mark.parametrize("rows", [1, 6])
+@pytest.mark.parametrize("where", ["output", "companion"])
+def test_a_loss_that_sums_over_the_batch_is_refused(rows: int, where: str) -> None:
+    net = small_net()
+    x, y = batch()
+    out = net(x[:rows])
+    losses = (
+        {"loss": summed}
+        if where == "output"
+        else {"loss": "softmax", "companion_loss": {"conv1": "softmax", "conv2": summed}}
+    )
+    message = r"it is a sum; expected the mean over the batch .*reduction='mean' or reduction='none'"
+    with pytest.raises(DeepsupError, match=message):
+        Objective(net, schedule="constant", **losses)(out, y[:rows])
+
+
+def test_a_scalar_loss_is_looked_at_once_and_without_a_trace() -> None:
+    net = small_net()
+    x, y = batch()
+    sizes: list[int] = []
+
+    def noisy(scores: Tensor, y: Tensor) -> Tensor:
+        sizes.append(len(scores))
+        return F.cross_entropy(scores + 1e-3 * torch.randn_like(scores), y)
+
+    objective = Objective(net, noisy, schedule="constant", norms=False)
+    out = net(x)
+    torch.manual_seed(5)
+    first = objective(out, y)
+    torch.manual_seed(5)
+    second = objective(out, y)
+    assert torch.equal(first.total, second.total)  # the look leaves the random state alone
+    assert sizes == [6, 12, 6, 6, 6, 6, 6]  # once for the output and its two companions: it is one loss
+
+
+def test_a_loss_of_0_says_nothing_about_sums() -> None:
+    net = small_net()
+    x, y = batch()
+    objective = Objective(net, lambda s, t: s.sum() * 0 if len(s) < 6 else summed(s, t), schedule="constant")
+    objective(net(x[:2]), y[:2])
+    with pytest.raises(DeepsupError, match="it is a sum"):
+        objective(net(x), y)
 
 
 def test_numbers_of_any_kind_will_do() -> None:
@@ -266,12 +344,12 @@ def test_paper_mode_and_caffe_mode() -> None:
     out = net(x)
     paper, caffe = Objective.paper(net), Objective.caffe(net)
     bracket = squared_norm(net.head("conv1").classifier) + LOSSES["squared_hinge"](out.companions["conv1"], y).mean()
-    torch.testing.assert_close(paper(out, y).companions["conv1"], 0.1 * bracket)
+    torch.testing.assert_close(paper(out, y, progress=0.0).companions["conv1"], 0.1 * bracket)
     expected = LOSSES["squared_hinge_ovr"](out.companions["conv1"], y).mean()
-    assert caffe(out, y).companions["conv1"] == expected  # weight 1 into the trunk, no |w|^2
+    assert caffe(out, y, progress=0).companions["conv1"] == expected  # weight 1 into the trunk, no |w|^2
     assert caffe(out, y, progress=0.24).active["conv1"]
     assert not caffe(out, y, progress=0.25).active["conv1"]
-    assert Objective.caffe(net, loss="softmax")(out, y).output == LOSSES["softmax"](out.scores, y).mean()
+    assert Objective.caffe(net, loss="softmax")(out, y, progress=0).output == LOSSES["softmax"](out.scores, y).mean()
 
 
 def test_a_net_without_companions_has_the_output_alone() -> None:
@@ -305,7 +383,7 @@ def bare_net() -> DeeplySupervised:
         ([0, 1, 2, 0], r"labels are list"),
         (torch.tensor([0, 1, 2, 3]), r"labels run from 0 to 3; expected 0 to 2 for 3 classes"),
         (torch.tensor([0, -1, 2, 0]), r"labels run from -1 to 2"),
-        (labels(5), r"labels have shape \[5\], scores \[4, 3\]; expected one label a row: \[4\]"),
+        (labels(5), r"labels have shape \[5\], scores \[4, 3\]; expected one label per row: \[4\]"),
         (labels().reshape(2, 2), r"labels have shape \[2, 2\]"),
     ],
 )
@@ -345,6 +423,10 @@ def test_scores_that_are_no_numbers(bad: float) -> None:
         ({"balance": -1}, r"balance is -1"),
         ({"loss": "softmx"}, r"did you mean 'softmax'"),
         ({"schedule": "papr"}, r"did you mean 'paper'"),
+        ({"norms": "no"}, r"norms is 'no'; expected True or False"),
+        ({"norms": 0}, r"norms is 0; expected True or False"),
+        ({"ignore_index": 1.5}, r"ignore_index is 1\.5; expected a whole number such as -100, or None"),
+        ({"ignore_index": True}, r"ignore_index is True"),
     ],
 )
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:
@@ -366,7 +448,7 @@ def test_other_bad_input() -> None:
         Objective(net)(DeepOutput(out.scores, {}), y)  # a stripped net does not train on in silence
     with pytest.raises(DeepsupError, match="the batch is empty"):
         Objective(net)(DeepOutput(torch.zeros(0, CLASSES), {}), torch.zeros(0, dtype=torch.long))
-    with pytest.raises(DeepsupError, match=r"weights are \[2\]; expected one number a sample: \[6\]"):
+    with pytest.raises(DeepsupError, match=r"weights are \[2\]; expected one number per sample: \[6\]"):
         Objective(net)(out, y, weights=torch.ones(2))
     with pytest.raises(DeepsupError, match="expected numbers of at least 0, not all 0"):
         Objective(net)(out, y, weights=torch.zeros(6))

@@ -179,6 +179,25 @@ def test_supervising_changes_nothing_in_the_model(training: bool) -> None:
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
+@pytest.mark.parametrize("sized", ["by an example", "on the first forward"])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_net_has_the_mode_of_its_model(training: bool, sized: str) -> None:
+    model = ConvNet().train(training)
+    model.drop.train(not training)
+    modes = [module.training for module in model.modules()]
+    net = supervise(
+        model, at=["conv1"], num_classes=CLASSES, companion=Companion(hidden=(4,)),
+        example=images(1) if sized == "by an example" else None,
+    )  # fmt: skip
+    for _ in range(2):
+        assert net.training is training
+        assert all(module.training is training for module in net.heads.modules())
+        assert [module.training for module in model.modules()] == modes
+        net(images())
+    assert [module.training for module in net.strip().modules()] == modes
+    assert net.heads.training is training
+
+
 def test_same_type_in_training_evaluation_and_without_gradients() -> None:
     net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES, example=images(1))
     outputs = [net.train()(images()), net.eval()(images())]
@@ -260,9 +279,9 @@ def test_the_model_alone_still_runs_and_leaves_nothing_behind() -> None:
     model = ConvNet()
     net = supervise(model, at=["conv1"], num_classes=CLASSES, example=images(1))
     model(images())
-    assert net._taps["conv1"]._caught == []
+    assert net._taps["conv1"]._here.caught is None
     net(images())
-    assert net._taps["conv1"]._caught == []
+    assert net._taps["conv1"]._here.caught is None
 
 
 def test_examples_of_several_arguments() -> None:

@@ -14,22 +14,26 @@ from deepsup.supervision.companions import pool
 
 def test_pooling_of_maps() -> None:
     x = torch.randn(2, 3, 8, 6)
-    torch.testing.assert_close(pool(x, "avg"), torch.stack([x[:, c].mean((1, 2)) for c in range(3)], 1))
-    torch.testing.assert_close(pool(x, "max"), torch.stack([x[:, c].amax((1, 2)) for c in range(3)], 1))
+    torch.testing.assert_close(
+        pool(x, "avg", "channels_first"), torch.stack([x[:, c].mean((1, 2)) for c in range(3)], 1)
+    )
+    torch.testing.assert_close(
+        pool(x, "max", "channels_first"), torch.stack([x[:, c].amax((1, 2)) for c in range(3)], 1)
+    )
     quarters = torch.stack([x[:, :, 4 * i : 4 * i + 4, 3 * j : 3 * j + 3].mean((2, 3)) for i in (0, 1) for j in (0, 1)])
-    torch.testing.assert_close(pool(x, 2).flatten(2), quarters.permute(1, 2, 0))
-    assert pool(x, 7).shape == (2, 3, 7, 6)  # never blown up
-    assert pool(x, "none") is x
+    torch.testing.assert_close(pool(x, 2, "channels_first").flatten(2), quarters.permute(1, 2, 0))
+    assert pool(x, 7, "channels_first").shape == (2, 3, 7, 6)  # never blown up
+    assert pool(x, "none", "channels_first") is x
 
 
 def test_pooling_of_tokens_volumes_and_vectors() -> None:
     tokens, volume, vectors = torch.randn(2, 6, 5), torch.randn(2, 3, 4, 4, 4), torch.randn(2, 5)
-    torch.testing.assert_close(pool(tokens, "avg"), tokens.mean(1))
-    torch.testing.assert_close(pool(tokens, "max"), tokens.amax(1))
-    torch.testing.assert_close(pool(tokens, 2)[:, :, 0], tokens[:, :3].mean(1))
-    assert pool(volume, 2).shape == (2, 3, 2, 2, 2)
-    torch.testing.assert_close(pool(volume, "avg"), volume.flatten(2).mean(2))
-    assert pool(vectors, "avg") is vectors
+    torch.testing.assert_close(pool(tokens, "avg", "channels_last"), tokens.mean(1))
+    torch.testing.assert_close(pool(tokens, "max", "channels_last"), tokens.amax(1))
+    torch.testing.assert_close(pool(tokens, 2, "channels_last")[:, :, 0], tokens[:, :3].mean(1))
+    assert pool(volume, 2, "channels_first").shape == (2, 3, 2, 2, 2)
+    torch.testing.assert_close(pool(volume, "avg", "channels_first"), volume.flatten(2).mean(2))
+    assert pool(vectors, "avg", None) is vectors
 
 
 @pytest.mark.parametrize(("how", "width"), [("none", 4 * 64), ("avg", 4), ("max", 4), (2, 16)])
@@ -42,7 +46,7 @@ def test_companions_in_a_net(how: Any, width: int) -> None:
     head = net.head("conv1")
     assert head.first.in_features == width
     assert net.head("conv2").first.in_features == 5 * 16
-    z: Tensor = pool(net.trunk.get_submodule("conv1")(x), how).flatten(1)
+    z: Tensor = pool(net.trunk.get_submodule("conv1")(x), how, "channels_first").flatten(1)
     for name in ("hidden.0.0", "hidden.1.0"):
         layer = head.get_submodule(name)
         z = (z @ layer.weight.T + layer.bias).relu()
@@ -57,7 +61,7 @@ def test_pooled_companions_take_images_of_any_size() -> None:
 def test_flat_companions_say_that_the_size_changed() -> None:
     net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES, example=images(1))
     with pytest.raises(
-        DeepsupError, match=r"layer 'conv1' gives 480 values an image .* was built for 256; .*pool='avg'"
+        DeepsupError, match=r"layer 'conv1' gives 480 values per image .* was built for 256; .*pool='avg'"
     ):
         net(torch.randn(3, 2, 12, 10))
 
@@ -88,6 +92,8 @@ def test_caffe_initialisation(example: Tensor | None) -> None:
         ({"hidden": (0,)}, r"hidden=\(0,\); expected widths of at least 1"),
         ({"hidden": 64}, "hidden=64; expected a tuple of widths"),
         ({"hidden": ("a",)}, "expected widths"),
+        ({"layout": "last"}, r"layout='last'; expected one of: auto, channels_first, channels_last"),
+        ({"layout": "channel_last"}, "did you mean 'channels_last'"),
         ({"init": "cafe"}, "init='cafe'; did you mean 'caffe'"),
     ],
 )

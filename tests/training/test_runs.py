@@ -400,6 +400,21 @@ def test_models_with_logits_and_a_phase_without_companions(small: Config, tmp_pa
     assert train(config, tmp_path / "run").finished
 
 
+def test_rectangular_images_and_what_to_do(small: Config, tmp_path: Path) -> None:
+    """The remedy is one that works: arrays are not resized by deepsup, files are."""
+    np.savez(tmp_path / "wide.npz", images=np.zeros((40, 20, 24), np.uint8), labels=np.arange(40) % 2)
+    with pytest.raises(ConfigError, match=r"20x24 for cnn.*; save the arrays as 24x24, or bring a network of your own"):
+        train(dataclasses.replace(small, data=str(tmp_path / "wide.npz")), tmp_path / "run")
+    for index in range(40):
+        path = tmp_path / "wide" / "ab"[index % 2] / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (24, 20)).save(path)
+    config = dataclasses.replace(small, data=str(tmp_path / "wide"))
+    with pytest.raises(ConfigError, match="give --image-size 24, or bring"):
+        train(config, tmp_path / "run")
+    assert train(dataclasses.replace(config, image_size=24, limit_steps=1), tmp_path / "run").finished
+
+
 def test_runs_and_data_that_do_not_fit(whole: Run, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"is no run: it has no config\.yaml"):
         evaluate([Run(tmp_path)])

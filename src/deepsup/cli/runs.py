@@ -52,7 +52,7 @@ def train(
         recipe: recipe that the settings start from, e.g. quick, dsn-mnist, caffe-cifar10 or fast-cifar10
         config: YAML file that the settings start from
         out: run folder
-        resume: go on with a run that was stopped, or start it
+        resume: go on with a run that was stopped; start it if there is none
         json: print one JSON object
     """
     from deepsup.cli.progress import watching

@@ -4,23 +4,29 @@ from deepsup.data.catalog import KNOWN as KNOWN
 from deepsup.data.check import Report, channel_means, check, get, is_present
 from deepsup.data.dataset import Dataset, Part
 from deepsup.data.files import data_folder
+from deepsup.data.images import read_image_files
 from deepsup.data.load import load_data
-from deepsup.data.own import read_image_files
-from deepsup.data.splits import hold_out, per_class, subset, svhn_protocol
+from deepsup.data.own import image_digests
+from deepsup.data.recorded import Split, load_test
+from deepsup.data.splits import hold_out, per_class, stratified, subset, svhn_protocol
 
 __all__ = [
     "Dataset",
     "Part",
     "Report",
+    "Split",
     "channel_means",
     "check",
     "data_folder",
     "get",
     "hold_out",
+    "image_digests",
     "is_present",
     "load_data",
+    "load_test",
     "per_class",
     "read_image_files",
+    "stratified",
     "subset",
     "svhn_protocol",
 ]

@@ -25,21 +25,26 @@ class Part:
     """[N,C,H,W] uint8. The memory may lie in another order: the readers leave each pixel's channels side by side."""
     labels: Labels
     """[N] int64, each in 0..K-1."""
+    names: tuple[str, ...] = ()
+    """A name for each image, in data of the user's own; empty otherwise."""
 
     def __post_init__(self) -> None:
         if self.images.ndim != 4 or self.images.dtype != np.uint8:
             raise DataError(f"images are {self.images.dtype} {list(self.images.shape)}; expected uint8 [N,C,H,W]")
         if self.labels.shape != self.images.shape[:1]:
             raise DataError(
-                f"{len(self.images):,} images but labels of shape {list(self.labels.shape)}; expected one an image"
+                f"{len(self.images):,} images but labels of shape {list(self.labels.shape)}; expected one per image"
             )
+        if self.names and len(self.names) != len(self.labels):
+            raise DataError(f"{len(self.images):,} images but {len(self.names):,} names; expected one per image")
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, indices: npt.NDArray[np.intp]) -> Part:
         """Return the images at these places, in this order."""
-        return Part(self.images[indices], self.labels[indices])
+        names = tuple(self.names[index] for index in indices) if self.names else ()
+        return Part(self.images[indices], self.labels[indices], names)
 
     def counts(self, classes: int) -> list[int]:
         """Return how many images each class has.

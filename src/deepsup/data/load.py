@@ -12,7 +12,7 @@ from deepsup.data.cifar import read_binary, read_python
 from deepsup.data.dataset import Dataset, Part
 from deepsup.data.files import read_errors_named
 from deepsup.data.idx import read_pair
-from deepsup.data.own import read_folder, read_npz
+from deepsup.data.own import OwnImages, read_folder, read_npz
 from deepsup.data.sources import Found, obtain
 from deepsup.data.svhn import read_svhn
 from deepsup.errors import DataError, nearest
@@ -31,7 +31,7 @@ def load_data(
 
     Args:
         source: mnist-mini (shipped with deepsup), mnist, fashion-mnist, cifar10, cifar100, svhn; a folder with one
-            sub-folder a class; an .npz with images and labels. A name wins over a folder of that name: ``./mnist``.
+            sub-folder per class; an .npz with images and labels. A name wins over a folder of that name: ``./mnist``.
         image_size: for a folder, the height and width that all images are resized to.
         extra: for svhn, load the 531,131 images of its ``extra`` part too.
         download: fetch a named set that is not in the data folder.
@@ -52,24 +52,29 @@ def load_data(
 
 
 def _load_own(source: str | os.PathLike[str], image_size: int | None) -> Dataset:
+    data = read_own(source, image_size).with_test()
+    for note in data.notes:
+        logger.warning("%s", note)
+    return data
+
+
+def read_own(source: str | os.PathLike[str], image_size: int | None, channels: int | None = None) -> OwnImages:
+    """Return the images of a folder or an .npz, by the parts they come in."""
     path = Path(source).expanduser()
     if not os.fspath(source):
         raise DataError(f"no name of a data set was given; {nearest('', KNOWN)}")
     if path.is_dir():
-        data = read_folder(path, image_size)
-    elif not path.exists():
+        return read_folder(path, image_size, channels)
+    if not path.exists():
         raise DataError(f"no data set and no file {os.fspath(source)!r}; {nearest(os.fspath(source).lower(), KNOWN)}")
-    elif path.suffix != ".npz":
+    if path.suffix != ".npz":
+        kind = f"a {path.suffix} file" if path.suffix else "a file without a suffix"
+        raise DataError(f"{path}: {kind}; expected a folder with one sub-folder per class, or an .npz")
+    if image_size is not None:
         raise DataError(
-            f"{path}: a {path.suffix or 'nameless'} file; expected a folder with a sub-folder a class, or .npz"
+            f"image_size={image_size} for {path}; expected it with a folder only; resize the arrays before saving them"
         )
-    elif image_size is not None:
-        raise DataError(f"image_size={image_size} for {path}; arrays are not resized: expected it with a folder only")
-    else:
-        data = read_npz(path)
-    for note in data.notes:
-        logger.warning("%s", note)
-    return data
+    return read_npz(path)
 
 
 def load_known(known: Known, extra: bool = False, download: bool = True) -> tuple[Dataset, Found]:

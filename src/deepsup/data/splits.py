@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from deepsup.data.dataset import Dataset, Part
+from deepsup.data.dataset import Dataset, Labels, Part
 from deepsup.errors import DataError
 
 _Indices = npt.NDArray[np.intp]
@@ -18,49 +19,60 @@ SVHN_EXTRA_HELD_OUT = 200
 
 def subset(part: Part, n: int, seed: int = 0) -> Part:
     """Return ``n`` images in the classes' own proportions, in their original order."""
-    return part.take(_draw(part, _shares(part, n), seed)[0])
+    return part.take(stratified(part.labels, n, seed))
+
+
+def stratified(labels: Labels, n: int, seed: int = 0) -> _Indices:
+    """Return the places of ``n`` images drawn at random in the classes' own proportions, in order."""
+    return _draw(labels, _shares(labels, n), seed)[0]
 
 
 def per_class(part: Part, n: int, seed: int = 0) -> Part:
     """Return ``n`` images of every class, in their original order."""
-    return part.take(_draw(part, _equal_shares(part, n), seed)[0])
+    return part.take(_draw(part.labels, _equal_shares(part, n), seed)[0])
 
 
 def hold_out(data: Dataset, n: int, seed: int = 0) -> Dataset:
     """Move ``n`` training images, in the classes' own proportions, into a validation part."""
     if data.validation is not None:
-        raise DataError(f"{data.name} has a validation part of {len(data.validation):,} already; expected none")
+        raise DataError(
+            f"{data.name} has a validation part of {len(data.validation):,} images already; leave validation "
+            "(--validation) at 0"
+        )
     if n >= len(data.train):
         raise DataError(f"cannot hold out {n:,} of {len(data.train):,} training images; expected fewer")
-    held, kept = _draw(data.train, _shares(data.train, n), seed)
+    held, kept = _draw(data.train.labels, _shares(data.train.labels, n), seed)
     return replace(data, train=data.train.take(kept), validation=data.train.take(held))
 
 
-def a_fifth(part: Part) -> tuple[Part, Part]:
+def a_fifth(part: Part, classes: Sequence[str]) -> tuple[Part, Part]:
     """Return four fifths and one fifth of a part, always the same; every class has at least one image in both."""
-    counts = part.counts(0)
-    scarce = [label for label, count in enumerate(counts) if count < 2]
+    counts = part.counts(len(classes))
+    scarce = [name for name, count in zip(classes, counts, strict=True) if count < 2]
     if scarce:
         raise DataError(
-            f"class {scarce[0]} has {counts[scarce[0]]} image; expected two or more to train and to test on"
+            f"class {scarce[0]!r} has one image only; expected two or more, to train on and to test on; add some, or "
+            "remove the class"
         )
-    held, kept = _draw(part, [max(1, count // 5) for count in counts], seed=0)
+    held, kept = _draw(part.labels, [max(1, count // 5) for count in counts], seed=0)
     return part.take(kept), part.take(held)
 
 
 def svhn_protocol(data: Dataset, seed: int = 0) -> Dataset:
-    """Hold out 400 a class of SVHN's train and 200 a class of extra; the rest of both is to train on: 598,388.
+    """Hold out 400 per class of SVHN's train and 200 per class of extra; the rest of both is to train on: 598,388.
 
-    Without ``extra`` (the documented variant) it is 400 a class of train alone: 69,257 to train on.
+    Without ``extra`` (the documented variant) it is 400 per class of train alone: 69,257 to train on.
     """
     if data.validation is not None:
-        raise DataError(f"{data.name} has a validation part of {len(data.validation):,} already; expected none")
+        raise DataError(
+            f"{data.name} has a validation part of {len(data.validation):,} images already; expected SVHN as loaded"
+        )
     sources = [(data.train, SVHN_TRAIN_HELD_OUT)]
     if data.extra is not None:
         sources.append((data.extra, SVHN_EXTRA_HELD_OUT))
     held, kept = [], []
     for part, n in sources:
-        out, rest = _draw(part, _equal_shares(part, n), seed)
+        out, rest = _draw(part.labels, _equal_shares(part, n), seed)
         held.append((part, out))
         kept.append((part, rest))
     return replace(data, train=_join(kept), validation=_join(held), extra=None)
@@ -83,33 +95,34 @@ def _join(pieces: list[tuple[Part, _Indices]]) -> Part:
 
 def _equal_shares(part: Part, n: int) -> list[int]:
     if not isinstance(n, int) or n < 1:
-        raise DataError(f"cannot take {n} images a class; expected a whole number, 1 or more")
+        raise DataError(f"cannot take {n} images per class; expected a whole number, 1 or more")
     counts = part.counts(0)
     scarce = [label for label, count in enumerate(counts) if count < n]
     if scarce:
         raise DataError(
-            f"cannot take {n:,} images a class: class {scarce[0]} has {counts[scarce[0]]:,}; expected no more than that"
+            f"cannot take {n:,} images per class: class {scarce[0]} has {counts[scarce[0]]:,}; expected at most that"
         )
     return [n] * len(counts)
 
 
-def _shares(part: Part, n: int) -> list[int]:
+def _shares(labels: Labels, n: int) -> list[int]:
     """Split ``n`` over the classes by largest remainder: each share is within one of exact proportion."""
-    if not isinstance(n, int) or not 1 <= n <= len(part):
-        raise DataError(f"cannot take {n:,} of {len(part):,} images; expected a whole number, 1 to {len(part):,}")
-    exact = np.array(part.counts(0)) * n / len(part)
+    count = len(labels)
+    if not isinstance(n, int) or not 1 <= n <= count:
+        raise DataError(f"cannot take {n:,} of {count:,} images; expected a whole number, 1 to {count:,}")
+    exact = np.bincount(labels) * n / count
     shares = np.floor(exact).astype(int)
     largest_remainders = np.argsort(shares - exact, kind="stable")[: n - shares.sum()]
     shares[largest_remainders] += 1
     return [int(share) for share in shares]
 
 
-def _draw(part: Part, shares: list[int], seed: int) -> tuple[_Indices, _Indices]:
+def _draw(labels: Labels, shares: list[int], seed: int) -> tuple[_Indices, _Indices]:
     """Draw each class's share at random; return the places drawn and the places left, both in order."""
     if seed < 0:
         raise DataError(f"seed {seed}; expected 0 or more")
     rng = np.random.default_rng(seed)
-    drawn = np.zeros(len(part), bool)
+    drawn = np.zeros(len(labels), bool)
     for label, share in enumerate(shares):
-        drawn[rng.permutation(np.flatnonzero(part.labels == label))[:share]] = True
+        drawn[rng.permutation(np.flatnonzero(labels == label))[:share]] = True
     return np.flatnonzero(drawn), np.flatnonzero(~drawn)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from deepsup.data import stratified
 from deepsup.evaluation.metrics import error_percent
 from deepsup.evaluation.probes import layer_facts
 
@@ -78,6 +79,14 @@ def features_of(
     return torch.cat(parts)
 
 
+def sample(part: tuple[Tensor, Tensor], most: int) -> tuple[Tensor, Tensor]:
+    """Return at most so many images in the classes' own proportions, always the same: a folder is sorted by class."""
+    if len(part[1]) <= most:
+        return part
+    places = torch.from_numpy(stratified(part[1].numpy(), most))
+    return part[0][places], part[1][places]
+
+
 def fit_probe(layer: str, features: Tensor, labels: Tensor, classes: int) -> Probe:
     """Fit a linear classifier on features [N,D] by L-BFGS: deterministic, and no test image is read."""
     scale = 1 / max(float(features.square().mean().sqrt()), 1e-12)
@@ -112,8 +121,8 @@ def probe_layer(
     train, test: images [N,C,H,W] and labels [N].
     """
     wide = layer_outputs(model, [layer], train[0][:1], normalize)[layer].numel()
-    most = max(classes, min(IMAGES, VALUES // wide))
-    probe = fit_probe(layer, features_of(model, layer, train[0][:most], normalize), train[1][:most], classes)
+    images, labels = sample(train, max(classes, min(IMAGES, VALUES // wide)))
+    probe = fit_probe(layer, features_of(model, layer, images, normalize), labels, classes)
     scores = torch.cat(
         [
             probe(features_of(model, layer, test[0][start : start + 500], normalize))

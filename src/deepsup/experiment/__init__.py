@@ -2,7 +2,8 @@
 
 from deepsup.experiment.compare import compare
 from deepsup.experiment.inspect import inspect, inspect_image
+from deepsup.experiment.run import Run
 from deepsup.experiment.train import Watch, train
 from deepsup.experiment.use import evaluate, predict
 
-__all__ = ["Watch", "compare", "evaluate", "inspect", "inspect_image", "predict", "train"]
+__all__ = ["Run", "Watch", "compare", "evaluate", "inspect", "inspect_image", "predict", "train"]

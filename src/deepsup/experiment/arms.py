@@ -1,6 +1,5 @@
 """Arms, each with settings to choose from -> for each the choice on validation images and the runs of all its seeds."""
 
-import json
 import logging
 import multiprocessing
 import os
@@ -20,8 +19,9 @@ import torch
 from deepsup.config import Config
 from deepsup.data import load_data
 from deepsup.errors import DivergedError, TrainingError
+from deepsup.experiment.begin import check_same, with_whole_path
 from deepsup.experiment.train import train
-from deepsup.record import write_whole
+from deepsup.record import Run
 
 DIVERGED = 101.0  # percent: worse than any error
 Watcher = Callable[[str, int, int], None]
@@ -187,19 +187,24 @@ def leave_with(parent: int) -> None:
 
 def run_job(job: Job, threads: int) -> dict[str, Any]:
     """Train one run, or go on with it; a divergence is a result too, and stays one."""
-    lost = job.folder / "diverged.json"
-    if lost.is_file() and (held := json.loads(lost.read_text()))["config"] == job.config.to_dict():
-        return {"failed": held["failed"], "validation_error": DIVERGED}
+    run = Run(job.folder)
+    if run.diverged is not None:
+        check_same(run, with_whole_path(job.config).to_dict(), run.diverged["config"])
+        return failure(run)
     before, logger = torch.get_num_threads(), logging.getLogger("deepsup")
     torch.set_num_threads(threads)
     level = logger.level
     logger.setLevel(logging.ERROR)  # notes on the data were told when the study looked at them
     try:
         return train(job.config, job.folder, resume=True).result
-    except DivergedError as error:
-        told = {"failed": str(error), "config": job.config.to_dict()}
-        write_whole(lost, (json.dumps(told, indent=2) + "\n").encode())
-        return {"failed": str(error), "validation_error": DIVERGED}
+    except DivergedError:
+        return failure(run)
     finally:
         torch.set_num_threads(before)
         logger.setLevel(level)
+
+
+def failure(run: Run) -> dict[str, Any]:
+    """Return the result of a run that has diverged."""
+    assert run.diverged is not None
+    return {"failed": run.diverged["failed"], "validation_error": DIVERGED}

@@ -1,43 +1,23 @@
-"""A config -> the data, the batches, the network and the supervised net of a run.
+"""A config -> the batches, the network and the supervised net of a run.
 
 C channels, H height, W width.
 """
 
-import importlib
 import os
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from deepsup.config import Config
-from deepsup.data import Dataset, hold_out, load_data, subset, svhn_protocol
+from deepsup.data import Dataset
 from deepsup.errors import ConfigError, DeepsupError, TrainingError, nearest
+from deepsup.experiment.own_network import own_network
 from deepsup.networks import Network, create_network
 from deepsup.preprocess import AUGMENTATIONS, Normalizer, to_tensor
 from deepsup.supervision import Companion, DeeplySupervised, supervise
 from deepsup.training.batches import Batches, scaled
 from deepsup.training.distributed import Processes
-
-
-def build_data(config: Config) -> Dataset:
-    """Return the data set with its validation part held out and its training part cut down, as the config says."""
-    data = load_data(config.data, image_size=config.image_size, extra=config.extra)
-    if config.extra:
-        data = svhn_protocol(data, config.seed)
-    elif config.validation:
-        data = hold_out(data, config.validation, config.seed)
-    if config.train_size is not None:
-        small = subset(data.train, config.train_size, config.seed)
-        data = Dataset(data.name, data.classes, small, data.test, data.validation, notes=data.notes)
-    if config.batch_size > len(data.train):
-        raise TrainingError(
-            f"batch_size={config.batch_size} with {len(data.train)} training images; expected at most that many; give "
-            f"--batch-size {len(data.train)} or less"
-        )
-    return data
 
 
 def build_net(config: Config, classes: int, shape: Sequence[int]) -> DeeplySupervised:
@@ -77,37 +57,15 @@ def build_network(config: Config, classes: int, shape: Sequence[int]) -> nn.Modu
     if ":" in config.network:
         return own_network(config, classes)
     if height != width:
+        side = max(height, width)
+        remedy = f"save the arrays as {side}x{side}" if config.data.endswith(".npz") else f"give --image-size {side}"
         raise ConfigError(
-            f"images of {height}x{width} for {config.network}, which takes square ones; use image_size, or a network "
+            f"images of {height}x{width} for {config.network}, which takes square ones; {remedy}, or bring a network "
             f"of your own: --network package.module:factory"
         )
     return create_network(
         config.network, num_classes=classes, in_channels=channels, image_size=height, **config.network_options
     )
-
-
-def own_network(config: Config, classes: int) -> nn.Module:
-    """Call ``package.module:factory`` with num_classes and the network's options."""
-    module_name, _, factory_name = config.network.partition(":")
-    sys.path.insert(0, str(Path.cwd()))  # a user's own file beside the run
-    try:
-        factory = getattr(importlib.import_module(module_name), factory_name)
-        network = factory(num_classes=classes, **config.network_options)
-    except DeepsupError:
-        raise
-    except Exception as error:
-        call = ", ".join(
-            f"{key}={value!r}" for key, value in {"num_classes": classes, **config.network_options}.items()
-        )
-        raise ConfigError(
-            f"network={config.network} gives no net ({type(error).__name__}: {error}); expected "
-            f"package.module:factory, a callable that takes {call}"
-        ) from error
-    finally:
-        sys.path.pop(0)
-    if not isinstance(network, nn.Module):
-        raise ConfigError(f"network={config.network} gives a {type(network).__name__}; expected a torch.nn.Module")
-    return network
 
 
 def taps_of(config: Config, network: nn.Module) -> str | list[str]:

@@ -23,7 +23,8 @@ from deepsup.evaluation import (
     measure,
     probe_layer,
 )
-from deepsup.experiment.build import build_data, build_network, taps_of
+from deepsup.experiment.build import build_network, taps_of
+from deepsup.experiment.data import data_of
 from deepsup.experiment.knowledge import record_knowledge
 from deepsup.experiment.model import Model, load_model
 from deepsup.experiment.use import check_fits, named
@@ -44,8 +45,8 @@ def inspect(run: Run, layer: str | None = None) -> dict[str, Any]:
     network would have had.
     """
     model = load_model(run)
-    data = build_data(model.config)
-    check_fits(run, model, data)
+    data = data_of(run, model.config)
+    check_fits(run, model, data.name, data.classes, data.test)
     train, test = tensors(data.train), tensors(data.test)
     measured = measure(model.net, *test, model.normalize)
     probes, arrays, probed = {}, scores_by_layer(measured), {}
@@ -68,7 +69,7 @@ def inspect_image(
     measured = measure(model.net, pixels, labels, model.normalize)
     scores, judged = dict(measured.companions), "companion"
     if not scores:
-        judged, train = "linear probe", tensors(build_data(model.config).train)
+        judged, train = "linear probe", tensors(data_of(run, model.config).train)
         for tap in hidden_layers(model):
             fitted = probe_layer(model.net.trunk, tap, train, (pixels, labels), len(model.classes), model.normalize)
             scores[tap] = fitted[1]

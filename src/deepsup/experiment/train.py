@@ -1,14 +1,12 @@
 """A config -> a run: trained, recorded, and gone on with wherever it was stopped."""
 
 import dataclasses
-import importlib.util
+import logging
 import os
 import random
-import signal
 import time
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +14,34 @@ import numpy as np
 import torch
 
 from deepsup.config import Config
-from deepsup.data import KNOWN, Dataset, Part
-from deepsup.errors import RunError, TrainingError
+from deepsup.data import Part
+from deepsup.errors import DivergedError, RunError
 from deepsup.evaluation import Measurement, layers_facts, measure
-from deepsup.experiment.build import build_data, build_net, train_batches
+from deepsup.experiment.begin import (
+    FREE,
+    MENDING,
+    agreed_config,
+    check_same,
+    default_name,
+    record_change,
+    with_whole_path,
+)
+from deepsup.experiment.build import build_net, train_batches
+from deepsup.experiment.data import data_to_train, digest, whitening_images
+from deepsup.experiment.events import events_in
 from deepsup.experiment.knowledge import record_knowledge
 from deepsup.experiment.model import save_model
+from deepsup.experiment.run import Run
+from deepsup.experiment.stop import Stopped, stopped_by_signals
 from deepsup.networks import WhiteningConv2d, fit_whitening
 from deepsup.preprocess import fit, to_tensor
-from deepsup.record import Run, environment_now
+from deepsup.record import environment_now
 from deepsup.training import checkpoint
 from deepsup.training.distributed import Processes, joined
 from deepsup.training.loop import Training
 from deepsup.training.memory import kept_memory
 
-# what may change when a run is gone on with: nothing that its numbers depend on
-FREE = {"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep"}
-WHITENING_IMAGES = 5000
+logger = logging.getLogger("deepsup")
 
 
 class Watch:
@@ -59,29 +68,21 @@ def train(
 
     config: what to train; by default, and with ``resume`` where the run has its own, all knobs' defaults.
     out: the run's folder; default ``runs/`` and a name out of the config.
-    resume: go on where the run was stopped, or start it.
+    resume: go on where the run was stopped; start it if there is none. After a divergence, lr, head_lr and alpha may
+        be others than before.
     """
+    config = None if config is None else with_whole_path(config)
     run = Run(out if out is not None else Path("runs") / default_name(config or Config()))
-    config = agreed_config(run, None if config is None else with_whole_path(config), resume)
+    began = run.exists
+    config = agreed_config(run, config, resume)
     if run.finished and not (run.result.get("limited") and limit_of(config) > run.result["steps"]):
+        logger.info("%s has ended; nothing is left to train", run.folder)
         return run
+    if resume:
+        logger.info("%s %s", "going on with" if began else "starting", run.folder)
     with joined(config.device) as processes:
         Experiment(config, run, processes, watch or Watch()).go()
     return run
-
-
-def default_name(config: Config) -> str:
-    """Return a folder name that says what was trained on what."""
-    method = ("CNN" if config.taps in (("none",), ()) else "DSN") + f"-{config.loss}"
-    words = [config.network.replace(":", "."), Path(config.data).stem, method, f"seed{config.seed}"]
-    return "-".join(words).lower()
-
-
-def with_whole_path(config: Config) -> Config:
-    """Return the config with data of the user's own under their whole path: a run is read from other places too."""
-    if config.data in KNOWN or not Path(config.data).exists():
-        return config
-    return dataclasses.replace(config, data=str(Path(config.data).resolve()))
 
 
 def limit_of(config: Config) -> float:
@@ -89,42 +90,19 @@ def limit_of(config: Config) -> float:
     return float("inf") if config.limit_steps is None else config.limit_steps
 
 
-def agreed_config(run: Run, config: Config | None, resume: bool) -> Config:
-    """Return the config to train with; a run is gone on with under its own one."""
-    if not run.exists:
-        return config or Config()
-    if not resume:
-        raise RunError(f"{run.folder} already holds a run; go on with it (--resume), or choose another folder (--out)")
-    held = run.config
-    if config is None:
-        return held
-    check_same(run, config.to_dict(), held.to_dict())
-    return config
-
-
-def check_same(run: Run, mine: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Refuse to go on with a run under another config, naming what differs."""
-    other = [key for key in mine if key not in FREE and mine[key] != theirs.get(key)]
-    if other:
-        told = ", ".join(f"{key} {theirs.get(key)!r} -> {mine[key]!r}" for key in other)
-        raise RunError(
-            f"{run.folder} was begun with another config ({told}); go on with its own, or choose another --out"
-        )
-
-
 class Experiment:
     """One run: it knows every stage."""
 
     def __init__(self, config: Config, run: Run, processes: Processes, watch: Watch) -> None:
         self.config, self.run, self.processes, self.watch = config, run, processes, watch
-        self.data = build_data(config)
+        self.data, self.split = data_to_train(run, config)
         self.normalize = fit(config.normalize, self.data)
         random.seed(config.seed)
         np.random.seed(config.seed)  # noqa: NPY002 - a network of the user's own may draw from it
         torch.manual_seed(config.seed)
         net = build_net(config, len(self.data.classes), self.data.shape)
         if any(isinstance(layer, WhiteningConv2d) for layer in net.modules()):
-            fit_whitening(net.trunk, self.normalize(to_tensor(self.data.train.images[:WHITENING_IMAGES])))
+            fit_whitening(net.trunk, self.normalize(to_tensor(whitening_images(config, self.data.train))))
         torch.manual_seed(1_000_003 * (config.seed + 1) + processes.rank)  # each process its own dropout
         self.training = Training(config, net, train_batches(config, self.data, self.normalize, processes), processes)
         self.data_digest = digest(self.data)
@@ -134,9 +112,9 @@ class Experiment:
     def go(self) -> None:
         """Train to the end, or to the next signal."""
         self.start()
-        with stopped_by_signals() as stop, self.events() as events, kept_memory():
+        with self.divergence_recorded(), stopped_by_signals() as stop, self.events() as events, kept_memory():
             for epoch in self.training.epochs(lambda: self.after_step(stop)):
-                record = dataclasses.asdict(epoch) | self.judged(epoch.epoch)
+                record = dataclasses.asdict(epoch) | self.judged(epoch.epoch) | self.changed(epoch.epoch)
                 if self.processes.first:
                     self.run.add_metrics(record)
                     events(record)
@@ -156,7 +134,11 @@ class Experiment:
                 "threads": torch.get_num_threads(),
                 "processes": self.processes.world,
             }
+            record_change(self.run, self.config, self.training.epoch, self.training.iteration)
             self.run.create(self.config, environment)
+            self.run.forget_divergence()
+            if self.split is not None:
+                self.run.write_json("split.json", self.split.to_dict())
             self.run.keep_metrics(self.training.epoch)
         self.watch.started(self.training, self.run)
 
@@ -165,7 +147,9 @@ class Experiment:
         state = checkpoint.load(path)
         try:
             held = Config.from_dict(state["config"], str(path))  # an older one has fewer knobs
-            check_same(self.run, self.config.to_dict(), held.to_dict())
+            changed = {key for change in self.run.changes for key in change["changed"]}
+            free = FREE | changed | (MENDING if self.run.diverged is not None else set())
+            check_same(self.run, self.config.to_dict(), held.to_dict(), free)
             if state["data"] != self.data_digest:
                 raise RunError(
                     f"{self.run.folder} was begun with other training images or classes than {self.config.data} "
@@ -229,6 +213,28 @@ class Experiment:
                 judged["test_layers"] = layers_facts(measured)
         return judged
 
+    def changed(self, epoch: int) -> dict[str, Any]:
+        """Return what was changed within an epoch, after a divergence."""
+        changes = [change for change in self.run.changes if change["epoch"] == epoch]
+        return {"changes": changes} if changes else {}
+
+    @contextmanager
+    def divergence_recorded(self) -> Iterator[None]:
+        """Leave a record of a divergence in the run, and say how to go on."""
+        try:
+            yield
+        except DivergedError as error:
+            self.run.write_json("diverged.json", {"failed": str(error), "config": self.config.to_dict()})
+            raise DivergedError(f"{error}; {self.remedy()}") from error
+
+    def remedy(self) -> str:
+        """Return what to do after a divergence."""
+        if self.config.phases:
+            return "the rates are those of the phases: lower them and start again in another folder (--out)"
+        held = checkpoint.all_steps(self.run.checkpoints)
+        where = f"goes on from step {int(held[-1].stem.split('-')[1])}" if held else "starts it again"
+        return f"deepsup train --out {self.run.folder} --resume --lr {self.config.lr / 10:g} {where}"
+
     def errors(self, part: Part) -> tuple[float, dict[str, float]]:
         """Return the errors of output and companions on a part, the same in all processes."""
         return self.shared_errors(self.measured(part) if self.processes.first else None)
@@ -245,6 +251,11 @@ class Experiment:
     def measured(self, part: Part) -> Measurement:
         """Return what the trained net says of a part."""
         return measure(self.training.trained, to_tensor(part.images), torch.from_numpy(part.labels), self.normalize)
+
+    def events(self) -> AbstractContextManager[Callable[[dict[str, Any]], None]]:
+        """Give what writes events, or does nothing where they are not asked for."""
+        writing = self.config.tensorboard and self.processes.first
+        return events_in(self.run.folder, self.training.epoch) if writing else nullcontext(lambda _: None)
 
     def elapsed(self) -> float:
         """Return the seconds of this run, those before a stop included."""
@@ -285,60 +296,3 @@ class Experiment:
                 "best_epoch": self.training.best_epoch if self.training.best_epoch >= 0 else None,
             },
         )
-
-    @contextmanager
-    def events(self) -> Iterator[Any]:
-        """Give a function that writes an epoch's numbers as TensorBoard events, or one that does nothing."""
-        writing = self.config.tensorboard and self.processes.first and importlib.util.find_spec("tensorboard")
-        if not writing:
-            yield lambda _: None
-            return
-        from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is used
-
-        with SummaryWriter(str(self.run.folder), purge_step=self.training.epoch) as writer:
-            yield lambda record: write_events(writer, record)
-
-
-def write_events(writer: Any, record: dict[str, Any]) -> None:
-    """Write every number of an epoch's record."""
-    for name, value in record.items():
-        if isinstance(value, dict):
-            for tap, each in ((tap, each) for tap, each in value.items() if isinstance(each, float)):
-                writer.add_scalar(f"{name}/{tap}", each, record["epoch"])
-        elif name not in ("epoch", "phase"):
-            writer.add_scalar(name, value, record["epoch"])
-
-
-def digest(data: Dataset) -> int:
-    """Return a checksum of what is trained on: images, labels and the names of the classes."""
-    names = zlib.crc32("\n".join(data.classes).encode())
-    pixels = np.ascontiguousarray(data.train.images.transpose(0, 2, 3, 1))  # as the readers leave them: no copy
-    return zlib.crc32(data.train.labels.tobytes(), zlib.crc32(pixels.data, names))
-
-
-class Stopped(BaseException):
-    """A signal asked the training to stop, and it has been saved."""
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM while training; afterwards do what they ask for, as if they came now."""
-    caught: list[int] = []
-    before = {}
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: what it shields from is no reason to stop
-                before[number] = signal.signal(number, lambda given, _frame: caught.append(given))
-    except ValueError:  # not the main thread: signals go elsewhere
-        pass
-    try:
-        yield caught
-        return
-    except Stopped:
-        pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if caught:
-        signal.raise_signal(caught[0])
-    raise TrainingError("another process was asked to stop; what was trained is saved: go on with --resume")

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from deepsup.data import Dataset, load_data, read_image_files
+from deepsup.data import Part, read_image_files
 from deepsup.errors import DataError, RunError
 from deepsup.evaluation import Measurement, error_percent, measure
+from deepsup.experiment.data import data_to_test
 from deepsup.experiment.model import Model, load_model
 from deepsup.preprocess import to_tensor
 from deepsup.record import Run
@@ -21,17 +22,17 @@ from deepsup.record import Run
 def evaluate(runs: Sequence[Run], data: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     """Return the test error of a run and of its companions; of several runs, that of their averaged scores.
 
-    data: another data set than the one the first run was trained on.
+    data: test on this instead of the first run's own test images: a name, or a folder or .npz, all of whose images
+        are then tested on unless it has a test part of its own. Images that a run was trained on are left out.
     """
     if not runs:
         raise RunError("no run given; expected at least one run folder")
     models = [load_model(run) for run in runs]
-    config = models[0].config
-    held = load_data(data or config.data, image_size=config.image_size)
+    name, classes, test = data_to_test(runs, models, data)
     for run, model in zip(runs, models, strict=True):
-        check_fits(run, model, held)
-    labels = torch.from_numpy(held.test.labels)
-    measured = [measure(m.net, to_tensor(held.test.images), labels, m.normalize) for m in models]
+        check_fits(run, model, name, classes, test)
+    labels = torch.from_numpy(test.labels)
+    measured = [measure(m.net, to_tensor(test.images), labels, m.normalize) for m in models]
     return {
         "error": error_percent(averaged(measured), labels),
         "companions": measured[0].companion_errors if len(runs) == 1 else {},
@@ -47,18 +48,25 @@ def averaged(measured: Sequence[Measurement]) -> torch.Tensor:
     return torch.stack([each.scores for each in measured]).mean(0)
 
 
-def check_fits(run: Run, model: Model, data: Dataset) -> None:
-    """Refuse data of other classes or another shape than the run's."""
-    if data.classes != model.classes:
+def check_fits(run: Run, model: Model, name: str, classes: tuple[str, ...], part: Part) -> None:
+    """Refuse images of other classes or another shape than the run's."""
+    if classes != model.classes:
         raise DataError(
-            f"{data.name} has {len(data.classes)} classes ({', '.join(data.classes[:5])}, ...), {run.folder} was "
-            f"trained on {len(model.classes)} ({', '.join(model.classes[:5])}, ...); expected the same classes"
+            f"{name} has {listed(classes)}, {run.folder} was trained on {listed(model.classes)}; expected the same "
+            "classes"
         )
-    if data.shape != model.shape:
+    shape = part.images.shape[1:]
+    if shape != model.shape:
         raise DataError(
-            f"images of {data.name} are {list(data.shape)}, those of {run.folder} {list(model.shape)}; expected the "
-            f"same channels and size"
+            f"images of {name} are {list(shape)}, those of {run.folder} {list(model.shape)}; expected the same "
+            f"channels and size; resize them"
         )
+
+
+def listed(classes: tuple[str, ...]) -> str:
+    """Return how many classes there are, and the first of them."""
+    more = ", ..." if len(classes) > 5 else ""
+    return f"{len(classes)} classes ({', '.join(classes[:5])}{more})"
 
 
 def predict(run: Run, files: Sequence[str | os.PathLike[str]]) -> list[dict[str, Any]]:

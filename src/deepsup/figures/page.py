@@ -17,8 +17,6 @@ class Table:
 
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
-    wide: bool = False
-    """Whether it takes the whole width of the page."""
 
 
 @dataclass
@@ -53,8 +51,8 @@ class Section:
     tables: list[Table] = field(default_factory=list)
     figures: list[Shown] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
-    commands: list[str] = field(default_factory=list)
-    """What to type, line by line."""
+    commands: list[tuple[str, str]] = field(default_factory=list)
+    """Why, and what to type."""
     folded: bool = False
 
     def show(self, drawing: Drawing | None, caption: str) -> None:
@@ -66,16 +64,19 @@ class Section:
         """Name what the section is about, where a page is about several."""
         self.title = f"{name}: {self.title[0].lower()}{self.title[1:]}"
         for figure in self.figures:
-            figure.drawing.name = f"{name}-{figure.drawing.name}"
+            figure.drawing.name = f"{name.replace('/', '-')}-{figure.drawing.name}"
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to read in it."""
-        return not (self.text or self.cards or self.tables or self.figures or self.pictures)
+        return not (self.text or self.cards or self.tables or self.figures or self.pictures or self.commands)
 
 
-def render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
-    """Return the page; every text in it is escaped."""
+def render(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
+    """Return the page; every text in it is escaped.
+
+    lead: what was done and what came out, one paragraph each.
+    """
     environment = Environment(
         loader=PackageLoader("deepsup.figures", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -84,7 +85,7 @@ def render(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     for section, prefix in ((section, f"s{index}") for index, section in enumerate(shown)):
         for place, figure in enumerate(section.figures):
             figure.drawing.salt = f"{prefix}f{place}"
-    return environment.get_template("page.html.j2").render(title=title, subtitle=subtitle, sections=shown)
+    return environment.get_template("page.html.j2").render(title=title, lead=lead, sections=shown)
 
 
 def save_drawings(sections: Sequence[Section], folder: Path) -> None:

@@ -13,7 +13,7 @@ from deepsup.record import Run
 
 
 @dataclass(frozen=True, eq=False)
-class Story:
+class RunRecord:
     """What one run has left so far. Every part may be empty."""
 
     name: str
@@ -26,6 +26,18 @@ class Story:
     """What its layers know: see docs/inside.md."""
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     """Images and maps that belong to ``inside``."""
+    told: str = ""
+    """What tells it from the other runs on a page, where its method does not."""
+
+    @property
+    def label(self) -> str:
+        """What a figure calls it."""
+        return self.told or self.method
+
+    @property
+    def supervised(self) -> bool:
+        """Whether it was trained with companions."""
+        return self.method.startswith("DSN")
 
     @property
     def method(self) -> str:
@@ -38,21 +50,21 @@ class Story:
 
 
 @dataclass(frozen=True, eq=False)
-class Contest:
+class Comparison:
     """What ``deepsup compare`` has left: its table, and the runs of every method."""
 
     name: str
     folder: Path
     table: dict[str, Any]
-    runs: dict[str, list[Story]]
+    runs: dict[str, list[RunRecord]]
 
 
-def read_run(folder: Path) -> Story:
+def read_run(folder: Path) -> RunRecord:
     """Read a run folder."""
     run = Run(folder)
     if not run.exists:
         _ = run.config  # says what is missing
-    return Story(
+    return RunRecord(
         name=run.name,
         folder=folder,
         config=read_settings(folder / "config.yaml"),
@@ -64,7 +76,7 @@ def read_run(folder: Path) -> Story:
     )
 
 
-def read_contest(folder: Path) -> Contest:
+def read_comparison(folder: Path) -> Comparison:
     """Read the folder of a comparison."""
     table = read_json(folder / "comparison.json") or {}
     if not isinstance(table.get("methods"), dict):
@@ -73,7 +85,7 @@ def read_contest(folder: Path) -> Contest:
     for method in table["methods"]:
         folders = [folder / name for name in table["methods"][method].get("runs", [])]
         runs[method] = [read_run(each) for each in folders if Run(each).exists]
-    return Contest(folder.resolve().name, folder, table, runs)
+    return Comparison(folder.resolve().name, folder, table, runs)
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Any
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from deepsup.figures.knowledge import draw_maps
-from deepsup.figures.methods import COLOURS, mark
 from deepsup.figures.read import read_run
-from deepsup.figures.style import CYCLE, WIDTH, Drawing, look, number, tidy
+from deepsup.figures.style import CYCLE, WIDTH, Drawing, look, mark, number, tidy
 from deepsup.figures.theory import draw_theory
 
 HATCHES = ("", "//")
+METHODS = ("CNN-Softmax", "DSN-Softmax", "CNN-SVM", "DSN-SVM")
 
 
 def draw_record(record: Mapping[str, Any], folder: Path) -> Path | None:
@@ -32,7 +32,7 @@ def draw_lines(record: Mapping[str, Any]) -> Drawing:
     drawing = Drawing(record["target"], alt_text(record), (WIDTH, 3.4))
     with drawing as axes:
         for index, (name, line) in enumerate(figure["lines"].items()):
-            style = {**look(index), **mark(name)} if name in COLOURS else look(index)
+            style = mark(name) if name in METHODS else look(index)
             deviations = [number(each) if each is not None else 0.0 for each in line["deviation"]]
             order = sorted(range(len(line["x"])), key=lambda place: line["x"][place])
             axes.errorbar(

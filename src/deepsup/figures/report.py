@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from deepsup.errors import RunError
-from deepsup.figures.contest_page import contest_sections
+from deepsup.figures.comparison_page import comparison_lead, comparison_sections, comparison_title
+from deepsup.figures.labels import tell_apart, unique_names
 from deepsup.figures.methods import draw_sizes
 from deepsup.figures.page import Section, render, save_drawings
-from deepsup.figures.read import Contest, Story, read_contest, read_run
-from deepsup.figures.run_page import run_sections, side_by_side
+from deepsup.figures.read import Comparison, RunRecord, read_comparison, read_run
+from deepsup.figures.run_page import run_lead, run_sections, run_title, several_lead, side_by_side
 from deepsup.record import write_whole
 
 
@@ -19,13 +21,15 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
     out: the file; by itself ``report.html`` in the first folder.
     Its figures are left beside it, in ``plots/``, as PNG and SVG.
     """
-    paths = [Path(folder) for folder in folders]
+    paths = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
     if not paths:
         raise RunError("no run given; expected at least one folder of deepsup train or deepsup compare")
-    contests = [read_contest(path) for path in paths if (path / "comparison.json").is_file()]
-    stories = [read_run(path) for path in paths if not (path / "comparison.json").is_file()]
-    sections = all_sections(contests, stories)
-    page = render(title_of(contests, stories), "What every hidden layer knows. Written by deepsup.", sections)
+    compared = [path for path in paths if (path / "comparison.json").is_file()]
+    names = unique_names(compared)
+    comparisons = [replace(read_comparison(path), name=name) for path, name in zip(compared, names, strict=True)]
+    runs = tell_apart([read_run(path) for path in paths if path not in compared])
+    sections = all_sections(comparisons, runs)
+    page = render(title_of(comparisons, runs), lead_of(comparisons, runs), sections)
     out = out or paths[0] / "report.html"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -36,23 +40,33 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
     return out
 
 
-def all_sections(contests: Sequence[Contest], stories: Sequence[Story]) -> list[Section]:
+def all_sections(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> list[Section]:
     """Return what the page shows, most wanted first."""
     sections: list[Section] = []
-    if len(contests) > 1:
+    if len(comparisons) > 1:
         sizes = Section("Error against the size of the training set")
-        sizes.show(draw_sizes(contests), "Mean and deviation over seeds; the paper's Fig. 2b.")
+        sizes.show(draw_sizes(comparisons), "Mean and standard deviation over seeds, as the paper's Fig. 2b.")
         sections.append(sizes)
-    for contest in contests:
-        sections += contest_sections(contest, several=len(contests) > 1)
-    if len(stories) > 1:
-        sections += side_by_side(stories)
-    for story in stories:
-        sections += run_sections(story, several=len(stories) > 1)
+    for comparison in comparisons:
+        sections += comparison_sections(comparison, several=len(comparisons) > 1)
+    if len(runs) > 1:
+        sections += side_by_side(runs)
+    for run in runs:
+        sections += run_sections(run, several=len(runs) + len(comparisons) > 1)
     return sections
 
 
-def title_of(contests: Sequence[Contest], stories: Sequence[Story]) -> str:
-    """Return the page's title: the names of what it is about."""
-    names = [contest.name for contest in contests] + [story.name for story in stories]
-    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+def title_of(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> str:
+    """Return the page's title: what it is about."""
+    if len(comparisons) + len(runs) == 1:
+        return comparison_title(comparisons[0]) if comparisons else run_title(runs[0])
+    names = [comparison.name for comparison in comparisons] + [run.name for run in runs]
+    return f"Side by side: {', '.join(names[:4])}" + (" and more" if len(names) > 4 else "")
+
+
+def lead_of(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> list[str]:
+    """Return what the first screen says: what was done and what came out."""
+    said = [comparison_lead(comparison) for comparison in comparisons]
+    if len(comparisons) > 1:
+        said = [f"{comparison.name}: {lead}" for comparison, lead in zip(comparisons, said, strict=True)]
+    return said + ([several_lead(runs)] if len(runs) > 1 else [run_lead(run) for run in runs])

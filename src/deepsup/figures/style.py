@@ -7,10 +7,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from deepsup.figures.names import FONTS, drawable_name, has_glyphs, shorten
 
 # Okabe and Ito's colours, told apart by colour-blind readers too, without those too pale on white or black
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
@@ -18,11 +23,14 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
 # inches: narrow enough that ten points stay readable on a screen of 400 pixels
 WIDTH = 4.8
-INK = "#2b2f36"  # dark enough for print; on a page it is replaced by the colour of the text around the figure
+# for print; on a page the text's colour, the paper's, and the blue that is read best on it take their place
+INK, PAPER = "#2b2f36", "#fefefe"
+# what colour and filling mean in every figure: blue and filled is a net with companions, grey and hollow a plain one
+SUPERVISED, PLAIN = "#0072b2", "#7a828e"
 XML = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 _LOOK: Any = {
-    "font.family": "sans-serif",
+    "font.family": FONTS,
     "font.size": 10,
     "text.parse_math": False,  # a class may be called "$"
     "text.color": INK,
@@ -42,6 +50,7 @@ class Drawing:
     def __init__(self, name: str, alt: str, size: tuple[float, float] = (WIDTH, 3.0), axes: tuple[int, int] = (1, 1)):
         self.name, self.alt, self.size = name, alt, size
         self.salt = name  # what keeps the ids of two figures on one page apart
+        self._names: dict[str, tuple[str, str]] = {}  # id of a text -> what a browser shows, and its tooltip
         with mpl.rc_context(_LOOK):
             self.figure = Figure(figsize=size, layout="constrained")
             self._axes = self.figure.subplots(*axes)
@@ -52,13 +61,39 @@ class Drawing:
         return self._axes
 
     def __exit__(self, *error: Any) -> None:
+        for text in self.figure.findobj(Text):
+            assert isinstance(text, Text)
+            if text.get_gid() is None and not has_glyphs(text.get_text()):
+                self._name(text, text.get_text(), limit=80)
         self._context.__exit__(*error)
 
+    def name_ticks(
+        self, axis: Axis, places: Sequence[float], names: Sequence[str], limit: int = 14, turned: bool = False,
+        **style: Any,
+    ) -> None:  # fmt: skip
+        """Write names at an axis: long ones are cut in the middle, and a tooltip shows them whole."""
+        if turned:  # held at the end next to the axis: the SVG's name may be shorter than the one that is laid out
+            above = axis.get_tick_params().get("labeltop", False)
+            style |= {"rotation": 90, "rotation_mode": "anchor", "ha": "left" if above else "right", "va": "center"}
+        axis.set_ticks(places, [drawable_name(name, limit) for name in names], **style)
+        for text, name in zip(axis.get_ticklabels(), names, strict=True):
+            self._name(text, name, limit)
+
+    def _name(self, text: Text, name: str, limit: int) -> None:
+        """Draw a name in what letters there are; the SVG leaves the others to the browser."""
+        drawn, shown = drawable_name(name, limit), shorten(name, limit)
+        if drawn != name:
+            text.set_text(drawn)
+            text.set_gid(f"name{len(self._names)}")
+            self._names[f"name{len(self._names)}"] = (shown, name)
+
     def svg(self) -> str:
-        """Return the SVG element for a page: no background, the page's ink, ids of its own."""
+        """Return the SVG element for a page: no background, the page's own colours, ids of its own."""
         # ids repeat from one figure to the next, but for those that something refers to
         text = re.sub(r' id="(?:figure|axes|patch|line2d|text|matplotlib|xtick|ytick|legend)[^"]*"', "", self._drawn)
-        return text.replace(INK, "currentColor")
+        for colour, own in ((INK, "currentColor"), (PAPER, "var(--paper)"), (SUPERVISED, "var(--accent)")):
+            text = text.replace(colour, own)
+        return text
 
     def save(self, folder: Path) -> Path:
         """Write ``name.png`` and ``name.svg`` into ``folder``, on white; return the PNG's path."""
@@ -66,9 +101,13 @@ class Drawing:
         head, end, rest = self._drawn.partition(">")
         white = '<rect width="100%" height="100%" fill="white"/>'
         (folder / f"{self.name}.svg").write_text(f"{XML}{head}{end}{white}{rest}", encoding="utf-8")
+        return self.save_png(folder / f"{self.name}.png")
+
+    def save_png(self, path: Path) -> Path:
+        """Write the PNG alone, on white; return its path."""
         with mpl.rc_context(_LOOK):
-            self.figure.savefig(folder / f"{self.name}.png", dpi=150, facecolor="white")
-        return folder / f"{self.name}.png"
+            self.figure.savefig(path, dpi=150, facecolor="white")
+        return path
 
     @cached_property
     def _drawn(self) -> str:
@@ -78,8 +117,14 @@ class Drawing:
             self.figure.draw_without_rendering()
             self.figure.set_layout_engine("none")  # laid out once, for SVG and PNG alike
             self.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-        text = out.getvalue()
-        return re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+        drawn = out.getvalue()
+        drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
+        return re.sub(r'<g id="(name\d+)">(\s*<text[^>]*>).*?</text>', self._named, drawn, flags=re.DOTALL)
+
+    def _named(self, found: re.Match[str]) -> str:
+        """Return a text of the SVG with the name itself in it, and a tooltip."""
+        shown, whole = self._names[found[1]]
+        return f"<g><title>{escape(whole)}</title>{found[2]}{escape(shown)}</text>"
 
 
 def tidy(axes: Axes, xlabel: str, ylabel: str) -> None:
@@ -91,13 +136,33 @@ def tidy(axes: Axes, xlabel: str, ylabel: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def look(index: int) -> dict[str, Any]:
+def look(index: int, supervised: bool = True) -> dict[str, Any]:
     """Return colour, marker and dashes of the line ``index``: told apart in grey and by colour-blind readers too."""
+    colour = CYCLE[index % len(CYCLE)]
     return {
-        "color": CYCLE[index % len(CYCLE)],
+        "color": colour,
         "marker": MARKERS[index % len(MARKERS)],
+        "markerfacecolor": colour if supervised else PAPER,
         "linestyle": DASHES[index % len(DASHES)],
         "markersize": 4,
+        "linewidth": 1.7,
+    }
+
+
+def mark(method: str) -> dict[str, Any]:
+    """Return the look of one of the four methods: colour and filling say companions or none, shape and dashes the loss.
+
+    >>> mark("CNN-SVM")["markerfacecolor"] == PAPER
+    True
+    """
+    supervised, svm = method.startswith("DSN"), method.endswith("SVM")
+    colour = SUPERVISED if supervised else PLAIN
+    return {
+        "color": colour,
+        "marker": "s" if svm else "o",
+        "markerfacecolor": colour if supervised else PAPER,
+        "linestyle": "--" if svm else "-",
+        "markersize": 5,
         "linewidth": 1.7,
     }
 

@@ -12,6 +12,8 @@ from deepsup.networks.fast import fast
 from deepsup.networks.maxout import maxout_cifar, maxout_mnist, maxout_svhn
 from deepsup.networks.nin import OPTIONS as NIN_OPTIONS
 from deepsup.networks.nin import nin_cifar, nin_mnist, nin_svhn
+from deepsup.networks.plain import OPTIONS as PLAIN_OPTIONS
+from deepsup.networks.plain import plain
 from deepsup.networks.stochastic_pooling import stochastic_pooling, stochastic_pooling_svhn
 
 
@@ -80,6 +82,16 @@ SPECS = {
         _nin("nin-cifar100", nin_cifar, 3, 32, num_classes=100),
         _nin("nin-mnist", nin_mnist, 1, 28),
         _nin("nin-svhn", nin_svhn, 3, 32),
+        Spec(
+            "plain",
+            plain,
+            1,
+            28,
+            "for the study of depth",
+            note="not of the paper: its depth can be chosen",
+            options=PLAIN_OPTIONS,
+            any_size=True,
+        ),
         _stochastic("stochastic-pooling-cifar10", stochastic_pooling, 3, 32),
         _stochastic("stochastic-pooling-mnist", stochastic_pooling, 1, 28),
         _stochastic("stochastic-pooling-svhn", stochastic_pooling_svhn, 3, 32),

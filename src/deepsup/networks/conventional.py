@@ -8,10 +8,12 @@ from typing import Any
 from torch import nn
 
 from deepsup.networks.checks import probability
+from deepsup.networks.start import draw_weights
 from deepsup.networks.table import Published, Table
 
-CNN_OPTIONS: dict[str, object] = {"drop": 0.5}
-"""``drop``: the probability of the two dropouts, before each fully connected layer."""
+CNN_OPTIONS: dict[str, object] = {"drop": 0.5, "init": "torch"}
+"""``drop``: the probability of the two dropouts, before each fully connected layer. ``init``: ``"torch"``, ``"he"`` or
+``"caffe"``."""
 
 
 def cnn(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
@@ -33,6 +35,7 @@ def cnn(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
     table.relu("relu3")
     table.add("drop2", nn.Dropout(drop))
     table.linear("scores", num_classes)
+    draw_weights(table.layers.values(), options["init"])
     return ("conv1", "conv2")
 
 

@@ -3,7 +3,6 @@
 B batch, C channels, H W map, K classes.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
@@ -11,12 +10,14 @@ from torch import nn
 from deepsup.errors import NetworkError
 from deepsup.networks.checks import choice, probability
 from deepsup.networks.layers import UnscaledDropout
+from deepsup.networks.start import draw_weights
 from deepsup.networks.table import Published, Table
 
 OPTIONS: dict[str, object] = {"final_relu": False, "dropout": "inverted", "drop": 0.5, "init": "torch"}
 """``final_relu``: NIN has a ReLU behind its last 1x1 convolution, DSN has none. ``dropout``: ``"inverted"`` is torch's,
 ``"caffe"`` that of DSN's code (mask in training, times 1 - drop in evaluation). ``drop``: its probability; both papers
-say 0.5. ``init``: ``"torch"`` leaves torch's, ``"caffe"`` draws weights from N(0, 0.05) and sets biases to 0."""
+say 0.5. ``init``: ``"torch"`` leaves torch's, ``"caffe"`` draws weights from N(0, 0.05) and sets biases to 0, ``"he"``
+draws Kaiming normal and sets biases to 0."""
 
 # kernel of the first convolution of each block (padded to keep the size), then its three widths; the last width is K
 _CIFAR = ((5, 192, 160, 96), (5, 192, 192, 192), (3, 192, 192))
@@ -69,7 +70,6 @@ def _nin(
     if not isinstance(final_relu, bool):
         raise NetworkError(f"final_relu is {final_relu!r}; expected True (NIN) or False (DSN)")
     choice("dropout", dropout, ("inverted", "caffe"))
-    choice("init", init, ("torch", "caffe"))
     probability("drop", drop)
     for block, (kernel, *widths) in enumerate(blocks, 1):
         if block > 1:
@@ -85,15 +85,5 @@ def _nin(
             if final_relu or not is_last:
                 table.relu(f"relu_{name}")
     table.average()
-    if init == "caffe":
-        _draw_gaussian(table.layers.values())
+    draw_weights(table.layers.values(), init)
     return tuple(f"conv{block}" for block in range(1, len(blocks) + 1))
-
-
-def _draw_gaussian(layers: Iterable[nn.Module]) -> None:
-    """Caffe's filler in both codes: weights from N(0, 0.05), biases 0."""
-    for layer in layers:
-        if isinstance(layer, nn.Conv2d):
-            nn.init.normal_(layer.weight, std=0.05)
-            assert layer.bias is not None
-            nn.init.zeros_(layer.bias)

@@ -4,50 +4,25 @@ Values are looked at on a CPU only: elsewhere a look would stop the device at ev
 would split the graph. Shapes and types are checked everywhere.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from deepsup.errors import ObjectiveError
+from deepsup.objective.losses import LossFunction
 from deepsup.supervision import DeepOutput
 
 
-def check_batch(output: DeepOutput, labels: Tensor, weights: Tensor | None) -> None:
-    """Refuse scores, labels or weights that do not fit each other."""
+def check_output(output: DeepOutput) -> None:
+    """Refuse what is no net's output, and scores that are not finite."""
     if not isinstance(output, DeepOutput):
         raise ObjectiveError(
             f"output is a {type(output).__name__}; expected what the supervised net returns, net(images)"
         )
-    check_labels(labels, output.scores)
     check_scores("the output", output.scores)
     for name, scores in output.companions.items():
         check_scores(f"the companion at {name!r}", scores)
-    if weights is not None:
-        check_weights(weights, labels)
-
-
-def check_labels(labels: Tensor, scores: Tensor) -> None:
-    """Refuse labels that are not B class numbers."""
-    if (
-        not isinstance(labels, Tensor)
-        or labels.is_floating_point()
-        or labels.is_complex()
-        or labels.dtype == torch.bool
-    ):
-        kind = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
-        raise ObjectiveError(f"labels are {kind}; expected a tensor of whole class numbers; convert with .long()")
-    if labels.ndim != 1 or len(labels) != len(scores):
-        raise ObjectiveError(
-            f"labels have shape {list(labels.shape)}, scores {list(scores.shape)}; expected one label a row: "
-            f"[{len(scores)}]"
-        )
-    if len(labels) == 0:
-        raise ObjectiveError("the batch is empty; expected at least one sample; skip empty batches")
-    classes, numbers = scores.shape[1], labels.long()
-    if values_known(labels) and not 0 <= numbers.min() <= numbers.max() < classes:
-        raise ObjectiveError(
-            f"labels run from {int(numbers.min())} to {int(numbers.max())}; expected 0 to {classes - 1} for {classes} "
-            f"classes; number the classes from 0, or pass their number as num_classes"
-        )
 
 
 def check_scores(whose: str, scores: Tensor) -> None:
@@ -60,16 +35,109 @@ def check_scores(whose: str, scores: Tensor) -> None:
         )
 
 
-def check_weights(weights: Tensor, labels: Tensor) -> None:
+def check_labels(labels: Tensor, scores: Tensor, named: Sequence[str], ignore_index: int | None) -> None:
+    """Refuse labels that the losses cannot use; ``named`` are the losses with a name, which know what they expect.
+
+    A callable of the user's own gets any labels whose first dimension is the batch.
+    """
+    if not isinstance(labels, Tensor):
+        raise ObjectiveError(
+            f"labels are {type(labels).__name__}; expected a tensor; convert with torch.tensor(labels)"
+        )
+    if labels.ndim == 0 or len(labels) != len(scores):
+        raise ObjectiveError(
+            f"labels have shape {list(labels.shape)}, scores {list(scores.shape)}; expected one label per row: "
+            f"[{len(scores)}]"
+        )
+    if len(labels) == 0:
+        raise ObjectiveError("the batch is empty; expected at least one sample; skip empty batches")
+    if ignore_index is not None and not are_class_numbers(labels):
+        raise ObjectiveError(
+            f"ignore_index={ignore_index} with labels of {labels.dtype} {list(labels.shape)}; expected whole class "
+            f"numbers [{len(scores)}]; give other labels weights= of 0 instead"
+        )
+    if named and labels.is_floating_point() and labels.ndim == 2:
+        check_soft_labels(labels, scores, named)
+    elif named:
+        check_class_numbers(labels, scores, ignore_index)
+
+
+def are_class_numbers(labels: Tensor) -> bool:
+    """Whether labels are whole numbers, one per sample."""
+    whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
+    return whole and labels.ndim == 1
+
+
+def check_class_numbers(labels: Tensor, scores: Tensor, ignore_index: int | None) -> None:
+    """Refuse labels that are not B whole numbers within 0 and K-1; those to be ignored may be any."""
+    if labels.ndim != 1:
+        raise ObjectiveError(
+            f"labels have shape {list(labels.shape)}, scores {list(scores.shape)}; expected one label per row: "
+            f"[{len(scores)}]; for several labels per sample give a loss of your own, any callable"
+        )
+    if not are_class_numbers(labels):
+        raise ObjectiveError(
+            f"labels are {labels.dtype}; expected a tensor of whole class numbers; convert with .long(), or give a "
+            f"loss of your own, any callable"
+        )
+    if not values_known(labels):
+        return
+    numbers = labels.long()
+    if ignore_index is not None:
+        numbers = numbers[numbers != ignore_index]
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < scores.shape[1]:
+        raise ObjectiveError(
+            f"labels run from {int(numbers.min())} to {int(numbers.max())}; expected 0 to {scores.shape[1] - 1} for "
+            f"{scores.shape[1]} classes; number the classes from 0, pass their number as num_classes, or name the "
+            f"label to leave out, ignore_index="
+        )
+
+
+def check_soft_labels(labels: Tensor, scores: Tensor, named: Sequence[str]) -> None:
+    """Refuse class probabilities [B,K] for a loss that takes class numbers, or that are no probabilities."""
+    hinges = [name for name in named if name != "softmax"]
+    if hinges:
+        raise ObjectiveError(
+            f"labels are class probabilities {list(labels.shape)}, which {hinges[0]} cannot use; expected class "
+            f"numbers [{len(scores)}]; use loss='softmax' with soft labels"
+        )
+    if labels.shape != scores.shape:
+        raise ObjectiveError(
+            f"labels have shape {list(labels.shape)}, scores {list(scores.shape)}; expected one probability per score"
+        )
+    if values_known(labels) and not (labels.min() >= 0 and ((labels.float().sum(1) - 1).abs() < 0.01).all()):
+        sums = labels.float().sum(1)
+        raise ObjectiveError(
+            f"labels have rows that sum to {float(sums.min()):g} up to {float(sums.max()):g}, with values down to "
+            f"{float(labels.min()):g}; expected class probabilities, rows of sum 1; for several labels per sample give "
+            f"a loss of your own, e.g. torch.nn.functional.binary_cross_entropy_with_logits"
+        )
+
+
+def check_weights(weights: Tensor, scores: Tensor) -> None:
     """Refuse sample weights that are not B numbers of at least 0, some of them above."""
-    if not isinstance(weights, Tensor) or weights.shape != labels.shape:
+    if not isinstance(weights, Tensor) or weights.shape != scores.shape[:1]:
         shape = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
-        raise ObjectiveError(f"weights are {shape}; expected one number a sample: [{len(labels)}]")
+        raise ObjectiveError(f"weights are {shape}; expected one number per sample: [{len(scores)}]")
     if values_known(weights) and not (weights.isfinite().all() and weights.min() >= 0 and weights.sum() > 0):
         raise ObjectiveError(
             f"weights run from {float(weights.min())} to {float(weights.max())}; expected numbers of at least 0, not "
             f"all 0"
         )
+
+
+@torch.no_grad()
+def check_mean(loss: LossFunction, scores: Tensor, labels: Tensor, once: Tensor) -> bool:
+    """Refuse a loss that sums over the batch: the batch given twice doubles it. Whether that could be told."""
+    cuda = [scores.device] if scores.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        twice = loss(torch.cat([scores, scores]), torch.cat([labels, labels]))
+    if (twice - 2 * once).abs() < (twice - once).abs():
+        raise ObjectiveError(
+            f"the loss gives {float(once):g} for a batch and {float(twice):g} for the same batch twice: it is a sum; "
+            f"expected the mean over the batch or one loss per sample; use reduction='mean' or reduction='none'"
+        )
+    return bool(once != 0)
 
 
 def values_known(tensor: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Scores [B,K] and labels [B] -> one loss a sample [B].
+"""Scores [B,K] and labels [B] -> one loss per sample [B].
 
 Two families of hinge, told apart by name, each plain and squared:
 
@@ -39,8 +39,8 @@ def squared_hinge_ovr(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def softmax(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy of the softmax, [B,K],[B] -> [B]."""
-    return F.cross_entropy(scores, labels, reduction="none")
+    """Return the cross-entropy of the softmax, [B,K] and class numbers [B] or probabilities [B,K] -> [B]."""
+    return F.cross_entropy(scores, labels.to(scores.dtype) if labels.ndim == 2 else labels, reduction="none")
 
 
 def multiclass_slack(scores: Tensor, labels: Tensor) -> Tensor:

@@ -9,16 +9,17 @@ B batch, K classes, m a companion. L and l are means over the batch; the gate [.
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
 
 from deepsup.errors import ObjectiveError, nearest
-from deepsup.objective.checks import check_batch
-from deepsup.objective.losses import LossFunction, find_loss
+from deepsup.objective.checks import are_class_numbers, check_labels, check_mean, check_output, check_weights
+from deepsup.objective.losses import LOSSES, LossFunction, find_loss
 from deepsup.objective.schedules import Number, Schedule, factor_at, find_schedule
+from deepsup.objective.watch import Watch
 from deepsup.supervision import DeeplySupervised, DeepOutput
 
 # Where the paper and its authors' code differ (docs/supervision.md has the whole table).
@@ -48,9 +49,9 @@ class Objective:
 
     net: what ``supervise`` returned (also inside ``DistributedDataParallel`` or ``torch.compile``).
     loss: ``squared_hinge`` or ``hinge`` (multiclass, the paper's), ``squared_hinge_ovr`` or ``hinge_ovr``
-        (one-vs-rest), ``softmax``, or any callable on ([B,K], [B]) that gives [B] or their mean.
+        (one-vs-rest), ``softmax``, or any callable on scores [B,K] and labels [B, ...] that gives [B] or their mean.
     companion_loss: the same for the companions, one for all or a mapping from tap names; default: ``loss``.
-    alpha, gamma: one number for all companions, one a tap in their order, or a mapping from tap names. A companion
+    alpha, gamma: one number for all companions, one per tap in their order, or a mapping from tap names. A companion
         whose bracket is at or below its gamma adds exactly nothing. Gamma is in units of |w_m|^2 + C l, where l is a
         mean over the batch.
     balance: the paper's C, in front of every loss.
@@ -58,6 +59,7 @@ class Objective:
         callable.
     norms: whether the |w|^2 terms (biases included, as the paper absorbs them) are part of the objective; ``False``
         leaves weight decay to the optimizer, as the authors' code does.
+    ignore_index: samples with this label count nowhere: means are over the others.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Objective:
         balance: float = 1.0,
         schedule: str | Schedule = "constant",
         norms: bool = True,
+        ignore_index: int | None = None,
     ) -> None:
         self.net = supervised(net)
         taps = self.net.taps
@@ -81,7 +84,13 @@ class Objective:
         self.gamma = {name: at_least_0(f"gamma of {name!r}", g) for name, g in per_tap("gamma", gamma, taps).items()}
         self.balance = at_least_0("balance", balance)
         self.schedule = find_schedule(schedule)
-        self.norms = norms
+        self.norms = a_bool("norms", norms)
+        self.ignore_index = a_label("ignore_index", ignore_index)
+        used = (self.loss, *self.companion_loss.values())
+        self.named = tuple(name for name, each in LOSSES.items() if any(each is other for other in used))
+        self.check_classes()
+        self._means: list[LossFunction] = []  # scalar losses that were seen to be means
+        self._watch = Watch(self.net)
 
     @classmethod
     def paper(cls, net: nn.Module, **settings: Any) -> "Objective":
@@ -94,23 +103,28 @@ class Objective:
         return cls(net, **(CAFFE | settings))
 
     def __call__(
-        self, output: DeepOutput, labels: Tensor, *, progress: Number = 0.0, weights: Tensor | None = None
+        self, output: DeepOutput, labels: Tensor, *, progress: Number | None = None, weights: Tensor | None = None
     ) -> Loss:
         """Return F of one batch and its parts.
 
-        labels: [B], whole numbers within 0 and K-1. progress: 0 at the start of training, 1 at its end.
+        labels: [B], whole numbers within 0 and K-1; with ``softmax`` also class probabilities [B,K]; with a loss of
+            your own, what it takes.
+        progress: 0 at the start of training, 1 at its end; only the schedule ``constant`` needs none.
         weights: [B], how much each sample counts in the means.
         """
-        check_batch(output, labels, weights)
-        labels, factor = labels.long(), factor_at(self.schedule, progress)
+        check_output(output)
+        labels, weights = self.targets(output.scores, labels, weights)
         self.check_taps(output)
-        output_loss = mean_loss(self.loss, output.scores, labels, weights)
+        factor = factor_at(self.schedule, progress)
+        output_loss = self.mean_loss(self.loss, output.scores, labels, weights)
         losses = {
-            name: mean_loss(self.companion_loss[name], scores, labels, weights)
+            name: self.mean_loss(self.companion_loss[name], scores, labels, weights)
             for name, scores in output.companions.items()
         }
+        if not torch.compiler.is_compiling():
+            self._watch.look(losses)
         p = self.margin_and_loss(self.net.output_layer if self.norms else None, output_loss)
-        count = torch.as_tensor(len(labels), device=p.device) if weights is None else weights.sum()
+        count = torch.as_tensor(len(output.scores), device=p.device) if weights is None else weights.sum()
         brackets = {
             name: self.margin_and_loss(self.net.head(name).classifier, loss) - self.gamma[name]
             for name, loss in losses.items()
@@ -129,6 +143,43 @@ class Objective:
             companion_losses={name: loss.detach() for name, loss in losses.items()},
         )
 
+    def targets(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return labels and weights for the losses, both checked: a sample to be ignored has the weight 0."""
+        check_labels(labels, scores, self.named, self.ignore_index)
+        if weights is not None:
+            check_weights(weights, scores)
+        if are_class_numbers(labels):
+            labels = labels.long()
+        if self.ignore_index is None:
+            return labels, weights
+        kept = labels != self.ignore_index
+        return torch.where(kept, labels, 0), kept * (1.0 if weights is None else weights)
+
+    def mean_loss(self, loss: LossFunction, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        """Return the (weighted) mean over the batch, in at least single precision; 0 where no sample counts."""
+        scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+        each = loss(scores, labels)
+        if isinstance(each, Tensor) and each.ndim == 0 and weights is None:
+            self.check_scalar(loss, scores, labels, each)
+            return each
+        if not isinstance(each, Tensor) or each.shape != scores.shape[:1]:
+            shape = f"shape {list(each.shape)}" if isinstance(each, Tensor) else f"a {type(each).__name__}"
+            raise ObjectiveError(
+                f"the loss returns {shape} for {len(scores)} samples; expected [B], one loss per sample (their mean "
+                f"will do without sample weights and ignore_index); use reduction='none' and average each sample"
+            )
+        if weights is None:
+            return each.mean()
+        counted, total = torch.where(weights > 0, weights * each, 0.0), weights.sum()
+        return counted.sum() / torch.where(total > 0, total, 1.0)
+
+    def check_scalar(self, loss: LossFunction, scores: Tensor, labels: Tensor, once: Tensor) -> None:
+        """Refuse a loss that sums over the batch; look once per loss, never inside a compiled step."""
+        if torch.compiler.is_compiling() or any(loss is each for each in self._means):
+            return
+        if check_mean(loss, scores, labels, once):
+            self._means.append(loss)
+
     def margin_and_loss(self, classifier: Any, loss: Tensor) -> Tensor:
         """Return |w|^2 + C l, or C l alone where the |w|^2 terms are left out."""
         weighed = self.balance * loss
@@ -138,6 +189,14 @@ class Objective:
         weights: list[Tensor] = [classifier.weight] + ([] if classifier.bias is None else [classifier.bias])
         return sum((w.square().sum() for w in weights), weighed)
 
+    def check_classes(self) -> None:
+        """Refuse a net with one score per sample for losses that compare classes."""
+        if self.net.num_classes == 1 and self.named:
+            raise ObjectiveError(
+                f"the loss {self.named[0]} with num_classes=1; expected at least two classes; build the model with "
+                f"two, or give a callable such as torch.nn.functional.binary_cross_entropy_with_logits"
+            )
+
     def check_taps(self, output: DeepOutput) -> None:
         """Refuse the output of another net, or of one that was stripped."""
         if output.companions.keys() != self.alpha.keys():
@@ -145,19 +204,6 @@ class Objective:
                 f"the output has companions at {list(output.companions)}, the objective is for {list(self.alpha)}; "
                 f"expected the output of the same net; make an Objective for each net"
             )
-
-
-def mean_loss(loss: LossFunction, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the (weighted) mean over the batch, in at least single precision."""
-    each = loss(scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores, labels)
-    if each.ndim == 0 and weights is None:
-        return each
-    if each.shape != labels.shape:
-        raise ObjectiveError(
-            f"the loss returns shape {list(each.shape)} for {len(labels)} samples; expected [B], one loss a sample "
-            f"(their mean will do where there are no sample weights); use reduction='none'"
-        )
-    return each.mean() if weights is None else (weights * each).sum() / weights.sum()
 
 
 def as_like(factor: Number, like: Tensor) -> Number:
@@ -191,7 +237,7 @@ def supervised(net: nn.Module) -> DeeplySupervised:
 
 
 def per_tap(what: str, given: Any, taps: tuple[str, ...]) -> dict[str, Any]:
-    """Return tap name -> setting: one for all, one a tap in their order, or a mapping that names each tap."""
+    """Return tap name -> setting: one for all, one per tap in their order, or a mapping that names each tap."""
     if isinstance(given, list | tuple):
         if len(given) != len(taps):
             raise ObjectiveError(f"{what} has {len(given)} values for {len(taps)} taps ({', '.join(taps)})")
@@ -214,3 +260,19 @@ def at_least_0(what: str, number: Any) -> float:
     if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number) or number < 0:
         raise ObjectiveError(f"{what} is {number!r}; expected a number of at least 0")
     return float(number)
+
+
+def a_bool(what: str, given: Any) -> bool:
+    """Return a setting that is on or off, or refuse it."""
+    if not isinstance(given, bool):
+        raise ObjectiveError(f"{what} is {given!r}; expected True or False")
+    return given
+
+
+def a_label(what: str, given: Any) -> int | None:
+    """Return a label or None, or refuse it."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise ObjectiveError(f"{what} is {given!r}; expected a whole number such as -100, or None")
+    return int(given)

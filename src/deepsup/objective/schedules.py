@@ -40,7 +40,12 @@ def cut(at: float = 0.25) -> Schedule:
     """Return a schedule that is 1 before the fraction ``at`` of training and 0 from there on."""
     if not 0 <= at <= 1:
         raise ObjectiveError(f"schedule 'cut' at {at}; expected a fraction of training within 0 and 1, e.g. 'cut:0.25'")
-    return lambda progress: (progress < at) * 1.0
+
+    def cut_at(progress: Number) -> Number:
+        return (progress < at) * 1.0
+
+    cut_at.__name__ = f"cut:{at:g}"
+    return cut_at
 
 
 SCHEDULES: dict[str, Schedule] = {"constant": constant, "paper": paper, "linear": linear, "cut": cut()}
@@ -61,8 +66,15 @@ def find_schedule(schedule: str | Schedule) -> Schedule:
     return SCHEDULES[schedule]
 
 
-def factor_at(schedule: Schedule, progress: Number) -> Number:
+def factor_at(schedule: Schedule, progress: Number | None) -> Number:
     """Return the schedule's factor, both it and the progress checked (their values not inside a compiled step)."""
+    if progress is None:
+        if schedule is not constant:
+            raise ObjectiveError(
+                f"schedule {name_of(schedule)} needs the progress of training and got none; expected "
+                f"progress=epoch / epochs in the call; or make the objective with schedule='constant'"
+            )
+        return 1.0
     if not is_number(progress) or not holds(progress, lambda p: 0 <= p <= 1):
         raise ObjectiveError(f"progress={progress!r}; expected a fraction of training within 0 and 1, e.g. epoch/N")
     factor = schedule(progress)
@@ -72,6 +84,15 @@ def factor_at(schedule: Schedule, progress: Number) -> Number:
             f"schedule"
         )
     return factor
+
+
+def name_of(schedule: Schedule) -> str:
+    """Return what a schedule is called in a message: its name, or the callable's.
+
+    >>> name_of(find_schedule("cut:0.5"))
+    "'cut:0.5'"
+    """
+    return repr(getattr(schedule, "__name__", schedule))
 
 
 def is_number(given: object) -> bool:

@@ -9,7 +9,7 @@ import torch
 from deepsup.evaluation import measure
 from deepsup.experiment import inspect
 from deepsup.experiment.arms import Outcome
-from deepsup.experiment.build import build_data
+from deepsup.experiment.data import data_of
 from deepsup.experiment.model import load_model
 from deepsup.preprocess import to_tensor
 from deepsup.record import Run
@@ -98,7 +98,7 @@ def generalisation(outcomes: Outcomes) -> dict[str, Any]:
 def training_error(run: Run) -> float:
     """Return the error of a finished run on the images it was trained on, in percent."""
     model = load_model(run)
-    part = build_data(model.config).train
+    part = data_of(run, model.config).train
     return measure(model.net, to_tensor(part.images), torch.from_numpy(part.labels), model.normalize).error
 
 

@@ -5,6 +5,7 @@ B batch, K classes.
 
 from collections.abc import Iterable, Mapping
 from numbers import Integral
+from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
@@ -13,9 +14,11 @@ from torch import Tensor, nn
 from deepsup.errors import SupervisionError, nearest
 from deepsup.supervision.auto import choose_taps
 from deepsup.supervision.companions import Companion, Head
-from deepsup.supervision.taps import Tap, one_tensor
-from deepsup.supervision.trace import Call, Trace, scores_of, trace
+from deepsup.supervision.layout import layout_of
+from deepsup.supervision.taps import Tap, one_tensor, part_of
+from deepsup.supervision.trace import Call, Trace, fast_encoders, scores_of, shares_memory, trace
 
+SIZING = RLock()  # one net at a time: it traces the model, whose mode and hooks change meanwhile
 SCORING_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
@@ -42,10 +45,15 @@ class DeeplySupervised(nn.Module):
         like = next((p for p in trunk.parameters() if p.is_floating_point()), torch.empty(0))
         for name, companion in companions.items():
             self.heads.add_module(key(name), Head(name, companion, num_classes).to(like.device, like.dtype))
+        self.heads.train(trunk.training)
+        self.training = trunk.training  # not self.train(): it would change the mode of every layer of the trunk
         self._output_layer: str | None = None
         self._sized = False
         self._refused = ""  # why the taps cannot be, once that was found out on a first forward
-        self._taps = {name: Tap(name) for name in companions}
+        self._taps = {name: Tap(name, companion.select) for name, companion in companions.items()}
+        self._fast_encoders = encoders_around(trunk, companions)
+        for encoder in self._fast_encoders:
+            encoder.use_nested_tensor = False
         self._handles = [trunk.get_submodule(name).register_forward_hook(tap) for name, tap in self._taps.items()]
 
     @property
@@ -77,12 +85,11 @@ class DeeplySupervised(nn.Module):
             raise SupervisionError(self._refused)
         if not self._sized:
             self.size(args, kwargs)
-        for tap in self._taps.values():
-            tap.arm()
+        around = {name: tap.listen() for name, tap in self._taps.items()}
         try:
             output = self.trunk(*args, **kwargs)
         finally:
-            caught = {name: tap.disarm() for name, tap in self._taps.items()}
+            caught = {name: tap.stop(around[name]) for name, tap in self._taps.items()}
         scores = scores_of(output, self.trunk, self.num_classes)
         features = {name: tap.check(caught[name], scores.shape[0]) for name, tap in self._taps.items()}
         for name in features:
@@ -96,19 +103,24 @@ class DeeplySupervised(nn.Module):
         A batch that the model cannot run on changes nothing. A tap that cannot be is final: the model is left as it was
         given, and the net says why whenever it is called.
         """
-        with torch.inference_mode(False):  # else the companions' weights could never be trained
+        with SIZING, torch.inference_mode(False):  # else the companions' weights could never be trained
+            if self._sized:  # by another thread, while this one waited
+                return
             seen = trace(self.trunk, args, kwargs or {}, self.num_classes)
             try:
-                calls = {name: checked_call(name, self.trunk, seen) for name in self._taps}
+                calls = {name: checked_call(tap, self.trunk, seen) for name, tap in self._taps.items()}
+                for name, (call, features) in calls.items():
+                    if self.head(name).needs_layout(features):
+                        self.head(name).layout = layout_of(call, features, seen)
             except SupervisionError as error:
                 self._refused = str(error)
                 self.strip()
                 raise
-            for name, call in calls.items():
+            for name, (call, features) in calls.items():
                 self._taps[name].clone = call.changed_in_place
-                self.head(name).size(call.output)
-        self._output_layer = last_scoring_layer(seen, self.num_classes)
-        self._sized = True
+                self.head(name).size(features)
+            self._output_layer = last_scoring_layer(seen, self.num_classes)
+            self._sized = True
 
     def check_gradient(self, name: str, features: Tensor) -> None:
         """Refuse features that are cut off from the layer that made them: its companion could not train it."""
@@ -128,7 +140,10 @@ class DeeplySupervised(nn.Module):
         """
         for handle in self._handles:
             handle.remove()
-        self._handles, self._taps, self.heads = [], {}, nn.Module()
+        for encoder in self._fast_encoders:
+            encoder.use_nested_tensor = True
+        self._fast_encoders = []
+        self._handles, self._taps, self.heads = [], {}, nn.Module().train(self.training)
         return self.trunk
 
 
@@ -142,8 +157,8 @@ def supervise(
 ) -> DeeplySupervised:
     """Give hidden layers of any model a companion each: a classifier of their own.
 
-    model: any ``nn.Module`` that returns scores [B,K]; it is not modified but for forward hooks, which ``strip`` takes
-        off again.
+    model: any ``nn.Module`` that returns scores [B,K]; it is not modified but for forward hooks (and an
+        ``nn.TransformerEncoder`` does without nested tensors), which ``strip`` undoes.
     at: names out of ``model.named_modules()``; or ``"auto"``, the last layer of each spatial resolution but the
         output's; or a mapping from names to companions.
     num_classes: K.
@@ -224,17 +239,25 @@ def named_companions(
     return dict(at)
 
 
-def checked_call(name: str, trunk: nn.Module, seen: Trace) -> Call:
-    """Return the one call of the layer ``name``, or say why it cannot be tapped."""
-    layer = trunk.get_submodule(name)
+def checked_call(tap: Tap, trunk: nn.Module, seen: Trace) -> tuple[Call, Tensor]:
+    """Return the one call of a tapped layer and the features in it, or say why it cannot be tapped."""
+    layer = trunk.get_submodule(tap.name)
     calls = [call for call in seen.calls if call.layer is layer]
-    one_tensor(name, [call.output for call in calls], seen.scores.shape[0])
-    if not any(call is calls[0] for call in seen.hidden_calls):
+    parts = [part_of(tap.name, call.output, tap.select) for call in calls]
+    features = one_tensor(tap.name, parts, seen.scores.shape[0])
+    hidden = any(call is calls[0] for call in seen.hidden_calls)
+    if not hidden or shares_memory(features, seen.scores):
         raise SupervisionError(
-            f"layer {name!r} gives the output itself or runs after it, so it is no hidden layer; expected one before "
-            f"the output; the output has its own loss already"
+            f"layer {tap.name!r} gives the output itself or runs after it, so it is no hidden layer; expected one "
+            f"before the output; the output has its own loss already"
         )
-    return calls[0]
+    return calls[0], features
+
+
+def encoders_around(trunk: nn.Module, names: Iterable[str]) -> list[nn.TransformerEncoder]:
+    """Return the fast encoders with a tapped layer inside: with a padding mask it would meet nested tensors."""
+    tapped = {trunk.get_submodule(name) for name in names}
+    return [encoder for encoder in fast_encoders(trunk) if not tapped.isdisjoint([*encoder.modules()][1:])]
 
 
 def last_scoring_layer(seen: Trace, num_classes: int) -> str | None:

@@ -6,6 +6,7 @@ from math import ceil
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError
+from deepsup.supervision.layout import image_of, readings
 from deepsup.supervision.trace import Call, Trace
 
 
@@ -78,21 +79,14 @@ def resolution(output: object, seen: Trace) -> tuple[int, ...] | None:
     """Return the height and width of a map [B,C,H,W] or [B,H,W,C], told by the aspect of the input; None for others.
 
     Inside a block, maps may lie as [B,H,W,C] (ConvNeXt) or whole stages may (Swin): of both readings, the one with the
-    input's aspect, up to the rounding of poolings, is right.
+    input's aspect is right. Volumes that fit neither are read as [B,C,D,H,W].
     """
-    image = next((x for x in seen.inputs if isinstance(x, Tensor) and x.ndim >= 4), None)
-    if image is None or not isinstance(output, Tensor) or output.ndim != image.ndim:
+    if not isinstance(output, Tensor) or (image := image_of(seen, output.ndim)) is None:
         return None
-    shape = tuple(output.shape)
-    if max(shape[2:]) == 1:  # a vector, kept in the shape of a map
+    if max(output.shape[2:]) == 1:  # a vector, kept in the shape of a map
         return None
-    if len(shape) == 5:
-        return shape[2:]
-    height, width = image.shape[2:]
-    for h, w in (shape[2:], shape[1:3]):
-        if h <= height and w <= width and abs(h * width - w * height) < height + width:
-            return h, w
-    return None
+    fallback = tuple(output.shape[2:]) if output.ndim == 5 else None
+    return next(iter(readings(output.shape, image).values()), fallback)
 
 
 def block_thirds(model: nn.Module, calls: list[Call]) -> list[str]:

@@ -15,7 +15,9 @@ from torch.nn import functional as F
 from torch.nn.parameter import is_lazy
 
 from deepsup.errors import SupervisionError, nearest
-from deepsup.supervision.maps import Scratch, is_bare, linear_on_map, mean_of_map, stays_in_place
+from deepsup.supervision.layout import Layout
+
+LAYOUTS = ("auto", "channels_first", "channels_last")
 
 
 @dataclass(frozen=True)
@@ -24,17 +26,23 @@ class Companion:
 
     The default is the paper's companion: flatten and a linear classifier, nothing between.
 
-    pool: ``"none"`` keeps every value; ``"avg"`` and ``"max"`` leave one value a channel (of [B,C,H,W]) or a feature
+    pool: ``"none"`` keeps every value; ``"avg"`` and ``"max"`` leave one value per channel (of [B,C,H,W]) or feature
         (of [B,N,D], over the tokens); a number s averages a map down to at most s x s, a sequence to at most s tokens.
         Vectors [B,D] are never pooled.
     hidden: widths of ReLU layers between the features and the classifier.
     init: ``"torch"`` leaves torch's initialisation; ``"caffe"`` is the one of the authors' code: weights uniform within
         sqrt(3 / (K * features)), biases 0.
+    select: which part of the layer's output the companion meets, where that is a tuple, a list or a mapping: an index
+        or a key.
+    layout: where the channels lie, for pooling: ``"channels_first"`` ([B,C,H,W], [B,C,L]), ``"channels_last"``
+        ([B,H,W,C], tokens [B,N,D]), or ``"auto"``: told from the model when the net is sized.
     """
 
     pool: Literal["none", "avg", "max"] | int = "none"
     hidden: tuple[int, ...] = ()
     init: Literal["torch", "caffe"] = "torch"
+    select: int | str | None = None
+    layout: Literal["auto", "channels_first", "channels_last"] = "auto"
 
     def __post_init__(self) -> None:
         whole = isinstance(self.pool, Integral) and not isinstance(self.pool, bool)
@@ -50,6 +58,12 @@ class Companion:
             raise SupervisionError(f"hidden={self.hidden!r}; expected widths of at least 1 such as (128,)")
         if self.init not in ("torch", "caffe"):
             raise SupervisionError(f"init={self.init!r}; {nearest(str(self.init), ['torch', 'caffe'])}")
+        if self.layout not in LAYOUTS:
+            raise SupervisionError(f"layout={self.layout!r}; {nearest(str(self.layout), LAYOUTS)}")
+        if self.select is not None and (isinstance(self.select, bool) or not isinstance(self.select, Integral | str)):
+            raise SupervisionError(
+                f"select={self.select!r}; expected the index or the key of a part, such as 0 or 'last_hidden_state'"
+            )
 
     @classmethod
     def paper(cls) -> "Companion":
@@ -62,28 +76,64 @@ class Companion:
         return cls(init="caffe")
 
 
+class FlatLinear(nn.Linear):
+    """A linear layer on flattened features, [B, ...] -> [B,K]: ``nn.Linear`` on ``features.flatten(1)``, to rounding.
+
+    Flattening a map that lies channels last in memory would copy it, and its gradient would come back in the other
+    order and be copied twice more. Here the weights, which are fewer, are brought into the map's order instead.
+    """
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Features [B, ...] -> [B,K]."""
+        weight = self.weight
+        if channels_lie_last(features):
+            weight = weight.reshape(-1, *features.shape[1:]).movedim(1, -1).flatten(1)
+            features = features.movedim(1, -1)
+        return F.linear(features.flatten(1), weight, self.bias)
+
+
+class LazyFlatLinear(nn.LazyLinear):
+    """A ``FlatLinear`` that takes its width from the first features it meets."""
+
+    cls_to_become = FlatLinear
+    forward = FlatLinear.forward  # type: ignore[assignment] # of the first call: torch takes it before it changes class
+
+    def initialize_parameters(self, features: Tensor) -> None:
+        """Take the width of the flattened features."""
+        super().initialize_parameters(features.flatten(1))
+
+
+def channels_lie_last(features: Tensor) -> bool:
+    """Whether features [B,C, ...] lie in memory as [B, ...,C]; by the stride, which every transform of torch knows."""
+    return features.ndim > 2 and features.stride(1) == 1
+
+
 class Head(nn.Module):
     """The companion of one tap: features [B, ...] -> scores [B,K]. ``classifier`` holds the paper's w_m.
 
-    Its first layer takes its width from the first features it meets (``nn.LazyLinear``), so an optimizer made before
-    that already has its parameters.
+    Its first layer takes its width from the first features it meets, as ``nn.LazyLinear`` does, so an optimizer made
+    before that already has its parameters.
     """
 
     def __init__(self, tap: str, companion: Companion, num_classes: int) -> None:
         super().__init__()
         self.tap = tap
         self.companion = companion
+        self.layout: Layout | None = None if companion.layout == "auto" else companion.layout
         widths = [*companion.hidden, num_classes]
-        layers: list[nn.Linear] = [nn.LazyLinear(widths[0])]
+        layers: list[nn.Linear] = [LazyFlatLinear(widths[0])]
         layers += [nn.Linear(before, after) for before, after in pairwise(widths)]
         self.hidden = nn.Sequential(*(nn.Sequential(layer, nn.ReLU()) for layer in layers[:-1]))
         self.classifier = layers[-1]
-        self._scratch = Scratch()
 
     @property
     def first(self) -> nn.Linear:
         """The layer that meets the flattened features."""
         return next(module for module in self.modules() if isinstance(module, nn.Linear))
+
+    def needs_layout(self, features: Tensor) -> bool:
+        """Whether it matters where the channels lie, and is not known."""
+        return self.layout is None and self.companion.pool != "none" and features.ndim > 2
 
     @torch.no_grad()
     def size(self, features: Tensor) -> None:
@@ -99,43 +149,33 @@ class Head(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features [B, ...] -> scores [B,K]."""
-        in_place = stays_in_place(features)
-        if in_place and self.companion.pool == "avg" and features.ndim == 4:
-            pooled = mean_of_map(features, self._scratch)
-        else:
-            pooled = pool(features, self.companion.pool)
+        pooled = pool(features, self.companion.pool, self.layout)
         expected, given = self.first.in_features, pooled.shape[1:].numel()
-        if expected not in (0, given):
+        if expected != 0 and expected != given:  # "in" fails on the sizes of a compiled net
             raise SupervisionError(
-                f"layer {self.tap!r} gives {given} values an image ({list(features.shape)}), its companion "
+                f"layer {self.tap!r} gives {given} values per image ({list(features.shape)}), its companion "
                 f"was built for {expected}; expected images of the same size as before; use a pooled companion, "
                 f"Companion(pool='avg'), for changing sizes"
             )
-        if in_place and pooled is features and self.takes_maps(features):
-            return linear_on_map(features, self.classifier, self._scratch)
-        vectors = pooled.flatten(1)
-        if not torch.is_autocast_enabled(vectors.device.type):
-            vectors = vectors.to(self.first.weight.dtype)  # a model may cast inside
-        scores: Tensor = self.classifier(self.hidden(vectors))
+        if not torch.is_autocast_enabled(pooled.device.type):
+            pooled = pooled.to(self.first.weight.dtype)  # a model may cast inside
+        scores: Tensor = self.classifier(self.hidden(pooled))
         return scores
-
-    def takes_maps(self, features: Tensor) -> bool:
-        """Whether the classifier meets the map itself and is nothing but a product, so that no flattening is needed."""
-        return not self.hidden and is_bare(self.classifier) and self.classifier.weight.dtype is features.dtype
 
     def extra_repr(self) -> str:
         """Show the pooling in the net's printout."""
-        return f"pool={self.companion.pool!r}"
+        layout = f", layout={self.layout!r}" if self.layout else ""
+        return f"pool={self.companion.pool!r}{layout}"
 
 
-def pool(features: Tensor, how: Literal["none", "avg", "max"] | int) -> Tensor:
-    """Pool a map [B,C,H,W] (or a volume) over its positions, a sequence [B,N,D] over its tokens; leave vectors."""
+def pool(features: Tensor, how: Literal["none", "avg", "max"] | int, layout: Layout | None) -> Tensor:
+    """Pool a map or a sequence over its positions, [B,C,...] or, channels last, [B,...,C]; leave vectors."""
     if how == "none" or features.ndim == 2:
         return features
-    maps = features.transpose(1, 2) if features.ndim == 3 else features  # [B,D,N] or [B,C,H,W]
+    maps = features.movedim(-1, 1) if layout == "channels_last" else features  # [B,C,H,W]
     positions = tuple(range(2, maps.ndim))
-    if how == "avg":
-        return maps.mean(positions)
+    if how == "avg":  # in the order of the memory: so the gradient comes back in it
+        return maps.movedim(1, -1).flatten(1, -2).mean(1) if channels_lie_last(maps) else maps.mean(positions)
     if how == "max":
         return maps.amax(positions)
     size = [min(int(how), extent) for extent in maps.shape[2:]]

@@ -1,5 +1,7 @@
 """A module of any model -> the tensor it puts out during a forward pass, once, unchanged and with its gradient."""
 
+import threading
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -8,39 +10,47 @@ from torch import Tensor, nn
 from deepsup.errors import SupervisionError
 
 
+class Here(threading.local):
+    """What a tap has caught in the running thread; None while it does not listen there."""
+
+    caught: list[tuple[Any, object]] | None = None
+
+
 class Tap:
     """A forward hook that keeps what one layer puts out while the supervised net runs, and nothing at other times.
 
-    An object, not a closure, so that ``copy.deepcopy`` and pickling of a net give the copy taps of its own.
+    An object, not a closure, so that ``copy.deepcopy`` and pickling of a net give the copy taps of its own. Each thread
+    has its own catch, so that one net may run in several threads at once.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, select: int | str | None = None) -> None:
         self.name = name
+        self.select = select
         self.clone = False  # the layer's output is changed in place later on: keep a copy of it
-        self._armed = False
-        self._caught: list[Any] = []
-        self._version = 0
+        self._here = Here()
 
     def __call__(self, _layer: nn.Module, _args: Any, output: Any) -> None:
-        """Keep ``output``; torch calls this after the layer's forward."""
-        if not self._armed:
+        """Keep ``output`` or its selected part; torch calls this after the layer's forward."""
+        caught = self._here.caught
+        if caught is None:
             return
-        self._caught.append(output.clone() if self.clone and isinstance(output, Tensor) else output)
-        self._version = version_of(output)
+        part = part_of(self.name, output, self.select)
+        caught.append((part.clone() if self.clone and isinstance(part, Tensor) else part, version_of(part)))
 
-    def arm(self) -> None:
-        """Start to listen: what the layer puts out from now on is kept."""
-        self._caught, self._armed = [], True
+    def listen(self) -> list[tuple[Any, object]] | None:
+        """Start to listen in this thread; return what ``stop`` needs to end this call and go on with one around it."""
+        before, self._here.caught = self._here.caught, []
+        return before
 
-    def disarm(self) -> list[Any]:
-        """Stop to listen, let go of everything, and return what was kept."""
-        caught, self._caught, self._armed = self._caught, [], False
+    def stop(self, before: list[tuple[Any, object]] | None) -> list[tuple[Any, object]]:
+        """Stop to listen, let go of everything, and return what was kept, each with its version."""
+        caught, self._here.caught = self._here.caught or [], before
         return caught
 
-    def check(self, caught: list[Any], batch: int) -> Tensor:
+    def check(self, caught: list[tuple[Any, object]], batch: int) -> Tensor:
         """Return the one feature tensor [B, ...] among what was kept, or say why there is none."""
-        features = one_tensor(self.name, caught, batch)
-        if not self.clone and version_of(features) != self._version:
+        features = one_tensor(self.name, [part for part, _ in caught], batch)
+        if not self.clone and version_of(features) != caught[0][1]:
             raise SupervisionError(
                 f"the output of layer {self.name!r} is changed in place after the tap (an in-place ReLU, dropout or "
                 f"addition), so its companion would see other values than the layer gave; expected an output that "
@@ -49,14 +59,41 @@ class Tap:
         return features
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_armed": False, "_caught": []}  # activations are never copied or pickled
+        return {name: value for name, value in self.__dict__.items() if name != "_here"}  # no activation is copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _here=Here())
 
 
-def version_of(output: Any) -> int:
-    """Return autograd's count of in-place changes of a tensor, or 0 where none is kept (compiled, inference mode)."""
-    if torch.compiler.is_compiling() or not isinstance(output, Tensor) or output.is_inference():
+def part_of(name: str, output: Any, select: int | str | None) -> Any:
+    """Return the part of a layer's output that a companion selects: by index, by key, or by the name of a field."""
+    if select is None:
+        return output
+    if isinstance(output, Tensor):
+        raise SupervisionError(
+            f"layer {name!r} returns one tensor {list(output.shape)}, its companion selects the part {select!r}; "
+            f"expected a tuple or a mapping; leave select= out"
+        )
+    try:
+        by_field = isinstance(select, str) and not isinstance(output, Mapping)
+        return getattr(output, str(select)) if by_field else output[select]
+    except (LookupError, AttributeError, TypeError):
+        raise SupervisionError(
+            f"layer {name!r} returns {describe(output)}, which has no part {select!r}; expected the index or the key "
+            f"of one; give it as Companion(select=...)"
+        ) from None
+
+
+def version_of(output: Any) -> object:
+    """Return autograd's count of in-place changes of a tensor (of each part), or 0 where none is kept.
+
+    None is kept inside compiled code and in inference mode.
+    """
+    if torch.compiler.is_compiling():
         return 0
-    return output._version
+    if isinstance(output, list | tuple | Mapping):
+        return tuple(version_of(part) for part in (output.values() if isinstance(output, Mapping) else output))
+    return output._version if isinstance(output, Tensor) and not output.is_inference() else 0
 
 
 def one_tensor(name: str, outputs: list[Any], batch: int) -> Tensor:
@@ -73,8 +110,8 @@ def one_tensor(name: str, outputs: list[Any], batch: int) -> Tensor:
     (features,) = outputs
     if not isinstance(features, Tensor):
         raise SupervisionError(
-            f"layer {name!r} returns {describe(features)}; expected one tensor; tap a layer inside it or after it "
-            f"that returns a tensor"
+            f"layer {name!r} returns {describe(features)}; expected one tensor; choose a part of it, "
+            f"Companion(select={first_key(features)!r}), or tap a layer inside it or after it that returns a tensor"
         )
     if features.ndim < 2 or features.shape[0] != batch or not features.is_floating_point():
         raise SupervisionError(
@@ -95,4 +132,18 @@ def describe(output: Any) -> str:
         return f"Tensor {list(output.shape)}{kind}"
     if isinstance(output, list | tuple):
         return f"a {type(output).__name__} ({', '.join(describe(part) for part in output)})"
+    if isinstance(output, Mapping):
+        parts = ", ".join(f"{key!r}: {describe(part)}" for key, part in output.items())
+        return f"a {type(output).__name__} {{{parts}}}"
     return type(output).__name__
+
+
+def first_key(output: Any) -> Any:
+    """Return the index or the key of an output's first tensor, or else of its first part."""
+    parts = (
+        list(output.items())
+        if isinstance(output, Mapping)
+        else list(enumerate(output if isinstance(output, list | tuple) else ()))
+    )
+    keys = [key for key, part in parts if isinstance(part, Tensor)] + [key for key, _ in parts]
+    return keys[0] if keys else 0

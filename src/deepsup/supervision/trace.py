@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ class Call:
     name: str
     layer: nn.Module
     output: Any
-    version: int
+    version: object
 
     @property
     def changed_in_place(self) -> bool:
@@ -54,9 +55,11 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], nu
     calls: list[Call] = []
     layers = {name: layer for name, layer in model.named_modules() if name}
     names = {layer: name for name, layer in layers.items()}
+    thread = get_ident()
 
     def note(layer: nn.Module, _args: Any, output: Any) -> None:
-        calls.append(Call(names[layer], layer, output, version_of(output)))
+        if get_ident() == thread:
+            calls.append(Call(names[layer], layer, output, version_of(output)))
 
     handles = [layer.register_forward_hook(note) for layer in names]
     try:
@@ -75,17 +78,20 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], nu
 
 
 def scores_of(output: Any, model: nn.Module, num_classes: int) -> Tensor:
-    """Return the scores [B,K] in what a model returned: the tensor itself, or its field called ``logits``."""
-    scores = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    """Return the scores [B,K] in what a model returned: the tensor itself, or its key or field ``logits``."""
+    scores = output
+    if not isinstance(output, Tensor):
+        scores = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
     if not isinstance(scores, Tensor):
         raise SupervisionError(
-            f"{type(model).__name__} returns {describe(output)}; expected scores [B,{num_classes}], or an object with "
-            f"them as its field 'logits'; wrap the model in a module whose forward returns the scores"
+            f"{type(model).__name__} returns {describe(output)}; expected scores [B,{num_classes}], or a mapping or an "
+            f"object with them as 'logits'; wrap the model in a module whose forward returns the scores"
         )
     if scores.ndim != 2 or scores.shape[1] != num_classes:
+        remedy = f"build the model with {num_classes} classes or pass its own number"
         raise SupervisionError(
             f"{type(model).__name__} returns scores of shape {list(scores.shape)}, num_classes is {num_classes}; "
-            f"expected [B,{num_classes}]; build the model with {num_classes} classes or pass its own number"
+            f"expected [B,{num_classes}]; {'let it return scores[:, None]' if scores.ndim == 1 else remedy}"
         )
     return scores
 
@@ -97,15 +103,26 @@ def shares_memory(output: Any, scores: Tensor) -> bool:
     )
 
 
+def fast_encoders(model: nn.Module) -> list[nn.TransformerEncoder]:
+    """Return the encoders that make nested tensors of padded batches in evaluation; layers with hooks fail on those."""
+    encoders = (module for module in model.modules() if isinstance(module, nn.TransformerEncoder))
+    return [encoder for encoder in encoders if encoder.use_nested_tensor]
+
+
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Run in evaluation mode, without gradients; afterwards every mode and the random state are as before."""
+    """Run in evaluation mode, without gradients or nested tensors; afterwards all is as before, also what is random."""
+    encoders = fast_encoders(model)
     modes = {layer: layer.training for layer in model.modules()}
     cuda = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
     model.eval()
+    for encoder in encoders:
+        encoder.use_nested_tensor = False
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=cuda):
             yield
     finally:
         for layer, mode in modes.items():
             layer.training = mode
+        for encoder in encoders:
+            encoder.use_nested_tensor = True

@@ -146,7 +146,10 @@ class Training:
         try:
             loss = self.objective(output, y, progress=self.epoch / config.total_epochs)
         except DeepsupError as error:
-            raise self.diverged(str(error), lr) from error
+            broken = not_finite(output)
+            if broken is None:
+                raise
+            raise self.diverged(f"the scores of {broken} are not finite", lr) from error
         total = loss.total if phase.only is None else loss.companions[phase.only]
         if device.type == "cpu" and not total.isfinite():
             raise self.diverged(f"the loss is {total.item()}", lr)
@@ -210,9 +213,10 @@ class Training:
 
     def diverged(self, what: str, lr: float) -> DivergedError:
         """Say at which step the training broke and what to lower."""
+        alpha = f" or alpha ({' '.join(f'{each:g}' for each in self.config.alpha)})" if self.net.taps else ""
         return DivergedError(
             f"training diverged at epoch {self.epoch}, step {self.step} ({self.iteration} steps in all): {what}; lower "
-            f"lr (now {lr:g}) or alpha {self.config.alpha}, then go on from the last good checkpoint or start again"
+            f"lr (now {lr:.3g}){alpha}"
         )
 
     def state(self) -> dict[str, Any]:
@@ -250,6 +254,12 @@ class Training:
             torch.cuda.set_rng_state_all(state["random_cuda"])
         random.setstate(_tuples(state["random_python"]))
         np.random.set_state(tuple(state["random_numpy"]))  # noqa: NPY002 - that of the user's own networks
+
+
+def not_finite(output: DeepOutput) -> str | None:
+    """Return the name of the first scores that are NaN or infinite."""
+    named = {"the output": output.scores, **{f"companion {tap!r}": each for tap, each in output.companions.items()}}
+    return next((name for name, scores in named.items() if not scores.isfinite().all()), None)
 
 
 def build_objective(config: Config, net: DeeplySupervised, only: str | None = None) -> Objective:

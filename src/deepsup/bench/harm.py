@@ -1,0 +1,218 @@
+"""Models, optimizers and seeds -> the test error of each with and without companions, all at the library's defaults.
+
+The bar: wherever the plain model trains, the supervised one must not be worse.
+"""
+
+import json
+import math
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from deepsup.bench.models import CLASSES, LENGTH, MODELS, VOCABULARY
+from deepsup.data import load_data
+from deepsup.objective import Objective
+from deepsup.record import environment_now, write_whole
+from deepsup.supervision import supervise
+
+OPTIMIZERS: dict[str, Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]] = {
+    "SGD 0.1": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+    "SGD 0.01": lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9),
+    "AdamW 0.001": lambda parameters: torch.optim.AdamW(parameters, lr=0.001),
+}
+TRAINS = 40.0
+"""Percent: a plain model with a higher error has not learned, and says nothing."""
+Data = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Training inputs and labels, test inputs and labels."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long each model is trained."""
+
+    samples: int = 1000
+    epochs: int = 20
+    batch: int = 50
+    test: int = 5000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training: which model, with which optimizer and seed, with companions or without."""
+
+    model: str
+    optimizer: str
+    seed: int
+    supervised: bool
+
+
+def measure_harm(
+    budget: Budget,
+    cells: Sequence[Cell],
+    out: Path,
+    jobs: int = 1,
+    watch: Callable[[str, int, int], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Train every cell that ``out`` (a file of one JSON object per line) does not hold yet; return the record."""
+    done = dict(known(out, budget))
+    missing = [cell for cell in cells if cell not in done]
+    began = time.monotonic()
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        futures = {pool.submit(error_of, cell, budget): cell for cell in missing}
+        for count, future in enumerate(as_completed(futures), len(cells) - len(missing) + 1):
+            cell, (error, seconds) = futures[future], future.result()
+            done[cell] = error
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({**asdict(cell), **asdict(budget), "error": error, "seconds": seconds}) + "\n")
+            watch(f"{cell.model}, {cell.optimizer}, seed {cell.seed}", count, len(cells))
+    return summary({cell: done[cell] for cell in cells}, budget) | {"minutes": (time.monotonic() - began) / 60}
+
+
+def all_cells(seeds: int) -> list[Cell]:
+    """Return every model with every optimizer and seed, without and with companions."""
+    return [Cell(*each) for each in product(MODELS, OPTIMIZERS, range(seeds), (False, True))]
+
+
+def known(out: Path, budget: Budget) -> Iterator[tuple[Cell, float]]:
+    """Yield the cells of this budget that were trained before, with their errors."""
+    for line in out.read_text(encoding="utf-8").splitlines() if out.is_file() else []:
+        held = json.loads(line)
+        if all(held[name] == value for name, value in asdict(budget).items()):
+            yield Cell(held["model"], held["optimizer"], held["seed"], held["supervised"]), held["error"]
+
+
+def error_of(cell: Cell, budget: Budget) -> tuple[float, float]:
+    """Train one cell on one thread; return its test error in percent (100 if it diverged) and the seconds."""
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    data = text(budget, cell.seed) if cell.model == "text transformer" else digits(budget, cell.seed)
+    torch.manual_seed(cell.seed)
+    model = MODELS[cell.model]()
+    trained = train_supervised if cell.supervised else train_plain
+    finite = trained(model, cell, budget, data)
+    return error_percent(model, *data[2:]) if finite else 100.0, round(time.monotonic() - began, 1)
+
+
+def train_plain(model: nn.Module, cell: Cell, budget: Budget, data: Data) -> bool:
+    """Train the way tutorials do; False if the loss is no longer finite."""
+    return fit(model.parameters(), lambda x, y, _: F.cross_entropy(model(x), y), cell, budget, data)
+
+
+def train_supervised(model: nn.Module, cell: Cell, budget: Budget, data: Data) -> bool:
+    """The same with companions: everything at its default."""
+    net = supervise(model, num_classes=CLASSES, example=data[0][:1])
+    objective = Objective(net)
+    finite = fit(net.parameters(), lambda x, y, progress: objective(net(x), y, progress=progress).total,
+                 cell, budget, data)  # fmt: skip
+    net.strip()
+    return finite
+
+
+def fit(
+    parameters: Iterator[nn.Parameter],
+    loss_of: Callable[[Tensor, Tensor, float], Tensor],
+    cell: Cell,
+    budget: Budget,
+    data: Data,
+) -> bool:
+    """Train with a learning rate that falls linearly to 0; the order of samples depends on the seed alone."""
+    inputs, labels, *_ = data
+    optimizer = OPTIMIZERS[cell.optimizer](parameters)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, budget.epochs * (len(inputs) // budget.batch))
+    order = torch.Generator().manual_seed(cell.seed)
+    torch.manual_seed(cell.seed)  # dropout
+    for epoch in range(budget.epochs):
+        for batch in torch.randperm(len(inputs), generator=order).split(budget.batch):
+            try:
+                loss = loss_of(inputs[batch], labels[batch], epoch / budget.epochs)
+            except ValueError:  # scores that are not finite
+                return False
+            if not loss.isfinite():
+                return False
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+    return True
+
+
+@torch.no_grad()
+def error_percent(model: nn.Module, inputs: Tensor, labels: Tensor) -> float:
+    """Return how many of 100 test samples get a wrong label, in evaluation mode."""
+    model.eval()
+    said = torch.cat([model(part).argmax(1) for part in inputs.split(500)])
+    return 100 * int((said != labels).sum()) / len(labels)
+
+
+def digits(budget: Budget, seed: int) -> Data:
+    """Return the embedded digits, standardised; the seed draws which are trained on where not all are."""
+    data = load_data("mnist-mini")
+    x, y, test_x, test_y = (
+        torch.from_numpy(each.copy()) for part in (data.train, data.test) for each in (part.images, part.labels)
+    )
+    kept = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[: budget.samples]
+    scaled = [(images.float() / 255 - 0.1307) / 0.3081 for images in (x[kept], test_x[: budget.test])]
+    return scaled[0], y[kept].long(), scaled[1], test_y[: budget.test].long()
+
+
+def text(budget: Budget, seed: int) -> Data:
+    """Return made-up texts of 10 topics: words drawn from a topic's own distribution, of 12 to 32 words, padded by 0.
+
+    The topics are the same for every seed and differ little, so that the best possible error is not 0.
+    """
+    fixed = torch.Generator().manual_seed(0)
+    topics = torch.rand(CLASSES, VOCABULARY - 1, generator=fixed).pow(3)  # few words are frequent
+    draw = torch.Generator().manual_seed(1000 + seed)
+    count = budget.samples + budget.test
+    labels = torch.randint(CLASSES, (count,), generator=draw)
+    words = 1 + torch.multinomial(topics[labels], LENGTH, replacement=True, generator=draw)
+    lengths = torch.randint(12, LENGTH + 1, (count, 1), generator=draw)
+    words[torch.arange(LENGTH) >= lengths] = 0
+    return words[: budget.samples], labels[: budget.samples], words[budget.samples :], labels[budget.samples :]
+
+
+def summary(errors: dict[Cell, float], budget: Budget) -> dict[str, Any]:
+    """Return a row for each model and optimizer, and the geometric mean of the ratios where the plain model trains."""
+    rows = []
+    for model, optimizer in dict.fromkeys((cell.model, cell.optimizer) for cell in errors):
+        plain, ours = (
+            [e for cell, e in errors.items() if (cell.model, cell.optimizer, cell.supervised) == (model, optimizer, on)]
+            for on in (False, True)
+        )
+        trains = mean(plain) < TRAINS
+        rows.append(
+            {
+                "model": model, "optimizer": optimizer, "plain": plain, "supervised": ours, "trains": trains,
+                "plain_mean": mean(plain), "supervised_mean": mean(ours),
+                "plain_deviation": stdev(plain) if len(plain) > 1 else None,
+                "supervised_deviation": stdev(ours) if len(ours) > 1 else None,
+                "ratio": mean(ours) / mean(plain),
+                "harmless": mean(ours) <= 1.15 * mean(plain) + 1 if trains else None,
+            }
+        )  # fmt: skip
+    ratios = [row["ratio"] for row in rows if row["trains"]]
+    return {
+        "rows": rows,
+        "budget": asdict(budget),
+        "geometric_mean": math.exp(mean(math.log(max(ratio, 1e-9)) for ratio in ratios)) if ratios else None,
+        "cells": len(ratios),
+        "harmed": [f"{row['model']}, {row['optimizer']}" for row in rows if row["harmless"] is False],
+        "environment": environment_now() | {"threads_per_training": 1},
+    }
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """Write the record whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (json.dumps(record, indent=1) + os.linesep).encode())

@@ -1,0 +1,160 @@
+"""Nothing in, small models of the kinds that people train out: what the do-no-harm bench supervises.
+
+They are plain ``nn.Module`` classes that know nothing of deepsup. B batch, C channels, H W map, N tokens, D features,
+K classes.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+CLASSES = 10
+VOCABULARY = 200
+LENGTH = 32
+
+
+def convnet(norm: Callable[[int], nn.Module] | None = None) -> nn.Module:
+    """Return a CNN of five 3x3 convolutions, with a norm layer behind each or without."""
+    layers: list[nn.Module] = []
+    for before, after, pool in ((1, 16, False), (16, 32, True), (32, 32, False), (32, 64, True), (64, 64, False)):
+        layers += [nn.Conv2d(before, after, 3, padding=1), *([norm(after)] if norm else []), nn.ReLU()]
+        layers += [nn.MaxPool2d(2)] if pool else []
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, CLASSES))
+
+
+def lenet() -> nn.Module:
+    """Return LeNet: two convolutions and two linear layers, no norm layers."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, CLASSES),
+    )  # fmt: skip
+
+
+def mlp(width: int = 256) -> nn.Module:
+    """Return three hidden layers on the pixels."""
+    hidden = [layer for _ in range(2) for layer in (nn.Linear(width, width), nn.ReLU())]
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, width), nn.ReLU(), *hidden, nn.Linear(width, CLASSES))
+
+
+class Residual(nn.Module):
+    """Two 3x3 convolutions with BatchNorm around which the input is added: [B,C,H,W] -> [B,C',H/s,W/s]."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(after)
+        self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(after)
+        same = stride == 1 and before == after
+        self.short = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sum of both ways."""
+        y = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        return F.relu(y + self.short(x))
+
+
+class ResNet(nn.Module):
+    """A ResNet of three stages: [B,1,28,28] -> [B,K]."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(1, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+        self.layer1 = Residual(width, width, 1)
+        self.layer2 = Residual(width, 2 * width, 2)
+        self.layer3 = Residual(2 * width, 4 * width, 2)
+        self.fc = nn.Linear(4 * width, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the scores."""
+        scores: Tensor = self.fc(self.layer3(self.layer2(self.layer1(self.stem(images)))).mean((2, 3)))
+        return scores
+
+
+class ViT(nn.Module):
+    """A vision transformer on 4x4 patches: [B,1,28,28] -> [B,K]."""
+
+    def __init__(self, width: int = 48, depth: int = 4) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(1, width, 4, 4)
+        self.position = nn.Parameter(0.02 * torch.randn(1, 49, width))
+        layer = nn.TransformerEncoderLayer(width, 4, 2 * width, 0.0, "gelu", batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, depth, nn.LayerNorm(width), enable_nested_tensor=False)
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the scores."""
+        tokens = self.patches(images).flatten(2).transpose(1, 2) + self.position  # [B,49,D]
+        scores: Tensor = self.head(self.encoder(tokens).mean(1))
+        return scores
+
+
+class TextTransformer(nn.Module):
+    """A transformer on word numbers, 0 being padding: [B,N] -> [B,K]."""
+
+    def __init__(self, width: int = 48, depth: int = 3) -> None:
+        super().__init__()
+        self.words = nn.Embedding(VOCABULARY, width, padding_idx=0)
+        self.position = nn.Parameter(0.02 * torch.randn(1, LENGTH, width))
+        layer = nn.TransformerEncoderLayer(width, 4, 2 * width, 0.1, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, depth)
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, text: Tensor) -> Tensor:
+        """Return the scores; padding is masked."""
+        padding = text == 0
+        tokens = self.encoder(self.words(text) + self.position, src_key_padding_mask=padding)
+        kept = (~padding)[..., None]
+        scores: Tensor = self.head((tokens * kept).sum(1) / kept.sum(1))
+        return scores
+
+
+class ConvNeXtBlock(nn.Module):
+    """A depthwise convolution and two linear layers on the channels, added to the input: [B,C,H,W] -> [B,C,H,W]."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(width, width, 5, padding=2, groups=width)
+        self.norm = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sum."""
+        y: Tensor = self.mlp(self.norm(self.depthwise(x).permute(0, 2, 3, 1)))
+        return x + y.permute(0, 3, 1, 2)
+
+
+class ConvNeXt(nn.Module):
+    """Three stages of ConvNeXt blocks: [B,1,28,28] -> [B,K]."""
+
+    def __init__(self, widths: Sequence[int] = (24, 48, 96)) -> None:
+        super().__init__()
+        before = (1, *widths)
+        self.down = nn.ModuleList(nn.Conv2d(before[i], width, 2, 2) for i, width in enumerate(widths))
+        self.blocks = nn.ModuleList(ConvNeXtBlock(width) for width in widths)
+        self.norm = nn.LayerNorm(widths[-1])
+        self.head = nn.Linear(widths[-1], CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the scores."""
+        x = images
+        for down, block in zip(self.down, self.blocks, strict=True):
+            x = block(down(x))
+        scores: Tensor = self.head(self.norm(x.mean((2, 3))))
+        return scores
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "CNN": convnet,
+    "CNN, BatchNorm": lambda: convnet(nn.BatchNorm2d),
+    "CNN, GroupNorm": lambda: convnet(lambda width: nn.GroupNorm(8, width)),
+    "LeNet": lenet,
+    "ResNet": ResNet,
+    "ConvNeXt": ConvNeXt,
+    "ViT": ViT,
+    "MLP": mlp,
+    "text transformer": TextTransformer,
+}

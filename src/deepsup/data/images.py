@@ -1,0 +1,105 @@
+"""Image files in, uint8 arrays out: upright, on white where they are transparent, in one size and mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deepsup.data.dataset import Images
+from deepsup.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+def open_image(path: Path) -> Image.Image:
+    """Return one image, upright, or say why the file is none."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            # cameras store the picture lying down and say so
+            upright = ImageOps.exif_transpose(image)
+            upright.load()
+            return upright
+    except FileNotFoundError:
+        raise DataError(f"no file {path}; expected an image file") from None
+    except IsADirectoryError:
+        raise DataError(f"{path} is a folder; expected image files, e.g. {path}/*.png") from None
+    except UnidentifiedImageError:
+        raise DataError(
+            f"{path}: not a readable image: pillow does not know its format; expected e.g. .png or .jpg; convert it or "
+            "remove it"
+        ) from None
+    except Exception as error:  # pillow raises many kinds for damaged files, none of them common to all
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path}: not a readable image ({reason}); repair it or remove it") from error
+
+
+def is_grey(path: Path) -> bool:
+    """Whether an image file has no colour, by its mode; transparent or not."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return image.mode in ("1", "L", "LA", "I;16")
+    except Exception:
+        open_image(path)
+        raise
+
+
+def read_images(files: Sequence[Path], channels: int, size: int | None) -> Images:
+    """Read files of one size as [N,C,H,W], or resize all to ``size`` x ``size``."""
+    first: tuple[Path, tuple[int, int]] | None = None
+    arrays = []
+    for path in files:
+        image = _pixels(path, channels)
+        if size is not None:
+            image = image.resize((size, size))
+        first = first or (path, image.size)
+        if image.size != first[1]:
+            (a, b), (c, d) = first[1], image.size
+            raise DataError(
+                f"mixed sizes: {first[0]} is {a}x{b} and {path} is {c}x{d}; expected one size; resize all images to "
+                "one: image_size=32, or --image-size 32"
+            )
+        arrays.append(np.asarray(image).reshape(image.size[1], image.size[0], channels))
+    return np.stack(arrays).transpose(0, 3, 1, 2)
+
+
+def read_image_files(files: Sequence[Path], shape: Sequence[int]) -> Images:
+    """Read image files as [N,C,H,W], each resized to ``shape`` = [C,H,W]."""
+    channels, height, width = shape
+    images = np.empty((len(files), height, width, channels), np.uint8)
+    for index, path in enumerate(files):
+        pixels = _pixels(path, channels).resize((width, height))
+        images[index] = np.asarray(pixels).reshape(height, width, channels)
+    return images.transpose(0, 3, 1, 2)
+
+
+def _pixels(path: Path, channels: int) -> Image.Image:
+    """One image with 8 bits per channel, grey or RGB."""
+    from PIL import Image
+
+    image = open_image(path)
+    if image.mode.startswith("I;16"):
+        # pillow would cut values above 255 off instead of scaling them
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise DataError(
+            f"{path}: pixels of mode {image.mode!r} have no fixed range; expected 8 or 16 bits per channel; convert it"
+        )
+    return _on_white(image).convert("L" if channels == 1 else "RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """Lay a transparent image on white: what its hidden pixels hold, mostly black, is not what people see."""
+    from PIL import Image
+
+    if image.mode not in ("RGBA", "RGBa", "LA", "PA") and "transparency" not in image.info:
+        return image
+    image = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

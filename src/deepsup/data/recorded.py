@@ -1,0 +1,135 @@
+"""The split that a run has recorded, and a folder or .npz as it is now, in; the same parts as then out.
+
+Images are known by their names, so that it does not matter what was added since: new images belong to no part.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deepsup.data.dataset import Dataset, Part
+from deepsup.data.files import read_errors_named
+from deepsup.data.load import read_own
+from deepsup.data.own import files_in, image_digests, read_files
+from deepsup.errors import DataError
+
+logger = logging.getLogger("deepsup")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which images of the user's own are in which part, by their names."""
+
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    """Of one image: [C,H,W]."""
+    names: dict[str, list[str]]
+    """``train``, ``test``, perhaps ``validation``; ``unused``: what ``train_size`` left out."""
+    labels: dict[str, list[int]]
+    """The label of each name; none for ``unused``."""
+    trained: list[str]
+    """Digests of the pixels that training has seen, validation included: they are no test images anywhere."""
+
+    @staticmethod
+    def of(source: Dataset, data: Dataset) -> Split | None:
+        """Return how ``data`` was cut out of ``source``; nothing for sets known by name, which never change."""
+        if not source.train.names:
+            return None
+        parts = dict(data.parts())
+        taken = {name for part in parts.values() for name in part.names}
+        names = {part: list(held.names) for part, held in parts.items()}
+        names["unused"] = [name for _, part in source.parts() for name in part.names if name not in taken]
+        labels = {part: held.labels.tolist() for part, held in parts.items()}
+        trained = [digest for part in parts if part != "test" for digest in image_digests(parts[part].images)]
+        return Split(data.classes, data.shape, names, labels, trained)
+
+    @staticmethod
+    def from_dict(held: Mapping[str, Any]) -> Split:
+        """Return what ``to_dict`` gave."""
+        return Split(tuple(held["classes"]), tuple(held["shape"]), held["names"], held["labels"], held["trained"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types."""
+        return dataclasses.asdict(self)
+
+    def load(self, source: str | os.PathLike[str], image_size: int | None) -> tuple[Dataset, dict[str, list[str]]]:
+        """Return the parts as they were recorded, and by part the names of images that are gone."""
+        path = Path(source).expanduser()
+        with read_errors_named():
+            parts, present = self._files(path, image_size) if path.is_dir() else self._rows(path, image_size)
+        gone = {part: [name for name in self.names[part] if name not in present] for part in self.labels}
+        if len(gone["test"]) == len(self.names["test"]):
+            raise DataError(f"{path}: all test images of the run are gone, first {gone['test'][0]}; bring them back")
+        notes = self._notes(path, present, gone)
+        for note in notes:
+            logger.warning("%s", note)
+        data = Dataset(
+            path.name.removesuffix(".npz"),
+            self.classes,
+            parts["train"],
+            parts["test"],
+            parts.get("validation"),
+            notes=tuple(notes),
+        )
+        return data, gone
+
+    def _files(self, folder: Path, size: int | None) -> tuple[dict[str, Part], set[str]]:
+        """Read those files of a folder that have a part, and nothing else."""
+        present = {path.relative_to(folder).as_posix() for path in files_in(folder)}
+        parts = {}
+        for part, labels in self.labels.items():
+            known = zip(self.names[part], labels, strict=True)
+            files = [(folder / name, label) for name, label in known if name in present]
+            parts[part] = read_files(folder, files, self.shape[0], size) if files else self._empty()
+        return parts, present
+
+    def _rows(self, path: Path, size: int | None) -> tuple[dict[str, Part], set[str]]:
+        """Take those rows of an .npz that have a part."""
+        held = list(read_own(path, size).parts.values())
+        if any(part.images.shape[1:] != self.shape for part in held):
+            raise DataError(f"{path}: expected images {list(self.shape)}, as when the run was begun; bring them back")
+        images, labels = (np.concatenate([getattr(part, what) for part in held]) for what in ("images", "labels"))
+        every = Part(images, labels, tuple(name for part in held for name in part.names))
+        places = {name: place for place, name in enumerate(every.names)}
+        parts = {
+            part: every.take(np.array([places[name] for name in self.names[part] if name in places], np.intp))
+            for part in self.labels
+        }
+        return parts, set(places)
+
+    def _empty(self) -> Part:
+        return Part(np.empty((0, *self.shape), np.uint8), np.empty(0, np.int64))
+
+    def _notes(self, path: Path, present: set[str], gone: dict[str, list[str]]) -> list[str]:
+        notes = []
+        new = len(present.difference(*self.names.values()))
+        if new:
+            notes.append(f"{path}: new since the run was begun, neither trained nor tested on: {counted(new)}")
+        for part, names in gone.items():
+            if names:
+                notes.append(
+                    f"{path}: gone: {len(names):,} of {len(self.names[part]):,} {part} images, first {names[0]}"
+                )
+        return notes
+
+
+def counted(images: int) -> str:
+    """Return how many images there are, in words."""
+    return f"{images:,} image{'' if images == 1 else 's'}"
+
+
+def load_test(
+    source: str | os.PathLike[str], image_size: int | None, channels: int
+) -> tuple[str, tuple[str, ...], Part]:
+    """Return name, classes and test images of the user's own: the test part where there is one, else every image."""
+    with read_errors_named():
+        own = read_own(source, image_size, channels)
+    return own.name, own.classes, own.parts.get("test", own.parts["train"])

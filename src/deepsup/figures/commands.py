@@ -1,0 +1,65 @@
+"""The record of a comparison in, commands that can be pasted out: the same again with a change, and your own images."""
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from deepsup.config import Config
+from deepsup.data import KNOWN
+from deepsup.recipes import quick
+
+# what the comparison decides by itself, and so is no flag of the command
+_DECIDED = {"data", "loss", "companion_loss", "lr", "validation", "select", "test", "tensorboard", "label_smoothing"}
+_OF_THE_NET = ("network", "network_options", "taps", "pool", "hidden")
+
+
+def compare_again(table: Mapping[str, Any], name: str, **changes: Any) -> str:
+    """Return the command that trains the comparison ``name`` again, on the same data, with some knobs changed."""
+    seeds = changes.get("seeds", len(table.get("seeds", [])) or 3)
+    config = {**table.get("config", {}), **changes}
+    new = "-".join([name, *(word for key, value in changes.items() for word in flag(key, value))])
+    words = ["--data", str(config.get("data", Config().data)), *flags(config)]
+    folder = re.sub(r"[/_]|-+", "-", new)
+    return shlex.join(["deepsup", "compare", *words, "--seeds", str(seeds), "--out", f"runs/{folder}"])
+
+
+def compare_own(table: Mapping[str, Any]) -> str:
+    """Return the command that compares the same net on a folder of the reader's own images."""
+    config = table.get("config", {})
+    net = flags({key: config[key] for key in _OF_THE_NET if key in config})
+    side = str(config.get("image_size") or 32)
+    return shlex.join(["deepsup", "compare", "--data", "FOLDER", "--image-size", side, *net, "--out", "runs/mine"])
+
+
+def flags(config: Mapping[str, Any]) -> list[str]:
+    """Return the flags of all knobs that differ from what ``deepsup compare --data NAME`` sets by itself."""
+    usual = replace(quick(), train_size=None).to_dict()
+    words: list[str] = []
+    for knob in (field.name for field in fields(Config) if field.name in config and field.name not in _DECIDED):
+        if config[knob] != usual[knob] and config[knob] not in (None, [], {}):
+            words += flag(knob.replace("_", "-"), config[knob])
+    return words
+
+
+def flag(name: str, value: Any) -> list[str]:
+    """Return one knob as the command takes it."""
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    if isinstance(value, Mapping):
+        return [f"--{name}", *(f"{key}={each}" for key, each in value.items())]
+    return [f"--{name}", *map(str, value)] if isinstance(value, list) else [f"--{name}", str(value)]
+
+
+def is_own_data(table: Mapping[str, Any]) -> bool:
+    """Whether the comparison was made on the user's own folder or file."""
+    return table.get("config", {}).get("data", Config().data) not in KNOWN
+
+
+def more_images(table: Mapping[str, Any]) -> int | None:
+    """Return twice as many training images, or as many as there are; none where all were used or it is not known."""
+    size, data = table.get("config", {}).get("train_size"), table.get("config", {}).get("data")
+    if not size or data not in KNOWN or size >= KNOWN[data].counts["train"]:
+        return None
+    return int(min(2 * size, KNOWN[data].counts["train"]))

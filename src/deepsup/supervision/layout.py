@@ -1,0 +1,114 @@
+"""A traced forward pass and the output of one layer -> where its channels lie, so that pooling takes the right axes.
+
+    channels_first   [B,C,H,W], [B,C,L]   the maps of convolutions
+    channels_last    [B,H,W,C], [B,N,D]   Swin's maps, the tokens of a transformer
+
+B batch, C channels, H W height and width, L length, N tokens, D features.
+"""
+
+from itertools import combinations
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from deepsup.errors import SupervisionError
+from deepsup.supervision.trace import Call, Trace
+
+Layout = Literal["channels_first", "channels_last"]
+
+CHANNELS_FIRST = (
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+    nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, nn.GroupNorm,
+    nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d,
+)  # fmt: skip
+POOLINGS = "torch.nn.modules.pooling"  # all of them are channels first
+CHANNELS_LAST = (
+    nn.Linear, nn.Embedding, nn.EmbeddingBag, nn.RNNBase, nn.MultiheadAttention,
+    nn.TransformerEncoderLayer, nn.TransformerDecoderLayer, nn.TransformerEncoder, nn.TransformerDecoder,
+)  # fmt: skip
+NORMS = (nn.LayerNorm, nn.RMSNorm)
+
+
+def layout_of(call: Call, features: Tensor, seen: Trace) -> Layout:
+    """Return where the channels of a layer's output lie, or say that it cannot be told.
+
+    The layer itself tells it, or else those inside it with an output of the same shape. The aspect of the input image
+    is a second witness. Where neither tells, the layers before it with an output of that shape do. Where witnesses
+    differ, none is believed.
+    """
+    shape = features.shape
+    layers = layers_say(call, shape, seen)
+    image = image_of(seen, features.ndim)
+    fitting = list(readings(shape, image)) if image is not None else []
+    aspect = fitting[0] if len(fitting) == 1 else None
+    told = {each for each in (*layers, aspect) if each is not None}
+    if not told:
+        told = told_by(seen.calls[: seen.calls.index(call)], shape)
+    if len(told) != 1:
+        reason = "the layers that made it and the input's shape disagree" if told else "no layer before it tells which"
+        first, last = ("[B,C,L]", "[B,N,D]") if features.ndim == 3 else ("[B,C,...]", "[B,...,C]")
+        raise SupervisionError(
+            f"the output of layer {call.name!r}, {list(shape)}, may be {first} or {last}: {reason}; expected to know "
+            f"what to pool over; give Companion(layout='channels_first') or Companion(layout='channels_last')"
+        )
+    return told.pop()
+
+
+def layers_say(call: Call, shape: torch.Size, seen: Trace) -> set[Layout]:
+    """Return what the layer itself tells of its output, or else all that the layers inside it tell."""
+    itself = says(call.layer, shape)
+    if itself is not None:
+        return {itself}
+    return told_by([other for other in seen.calls if other.name.startswith(f"{call.name}.")], shape)
+
+
+def told_by(calls: list[Call], shape: torch.Size) -> set[Layout]:
+    """Return all that calls with an output of ``shape`` tell of it."""
+    layers = (call.layer for call in calls if any(part.shape == shape for part in tensors_of(call.output)))
+    return {told for layer in layers if (told := says(layer, shape)) is not None}
+
+
+def tensors_of(output: Any) -> list[Tensor]:
+    """Return an output, or those of its parts, that are tensors."""
+    return [part for part in (output if isinstance(output, list | tuple) else [output]) if isinstance(part, Tensor)]
+
+
+def says(layer: nn.Module, shape: torch.Size) -> Layout | None:
+    """Return where a layer of this kind puts its channels; None for kinds that do not care (activations, dropout)."""
+    if isinstance(layer, CHANNELS_FIRST) or type(layer).__module__ == POOLINGS:
+        return "channels_first"
+    if isinstance(layer, CHANNELS_LAST):
+        return "channels_last"
+    return norm_says(layer, shape) if isinstance(layer, NORMS) else None
+
+
+def norm_says(norm: Any, shape: torch.Size) -> Layout | None:
+    """Return which axis a layer norm works on: the last, but for subclasses that permute (ConvNeXt's LayerNorm2d)."""
+    if len(norm.normalized_shape) > 1:
+        return None
+    if type(norm).forward in (nn.LayerNorm.forward, nn.RMSNorm.forward):
+        return "channels_last"
+    first, last = (axis == norm.normalized_shape[0] for axis in (shape[1], shape[-1]))
+    return None if first == last else "channels_first" if first else "channels_last"
+
+
+def image_of(seen: Trace, ndim: int) -> Tensor | None:
+    """Return the model's first input that is an image [B,C,H,W] or a volume, if a map of ``ndim`` can be told by it."""
+    image = next((x for x in seen.inputs if isinstance(x, Tensor) and x.ndim >= 4), None)
+    return image if image is not None and image.ndim == ndim else None
+
+
+def readings(shape: torch.Size, image: Tensor) -> dict[Layout, tuple[int, ...]]:
+    """Return layout -> size of the map, for each layout in which that has the image's aspect, up to rounding."""
+    whole = tuple(image.shape[2:])
+    both: dict[Layout, tuple[int, ...]] = {"channels_first": tuple(shape[2:]), "channels_last": tuple(shape[1:-1])}
+    return {layout: size for layout, size in both.items() if has_aspect(size, whole)}
+
+
+def has_aspect(size: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    """Whether a map can be a smaller version of the whole: in proportion, up to the rounding of poolings."""
+    pairs = combinations(zip(size, whole, strict=True), 2)
+    return all(a <= b for a, b in zip(size, whole, strict=True)) and all(
+        abs(h * width - w * height) < height + width for (h, height), (w, width) in pairs
+    )
