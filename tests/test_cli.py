@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import deepsup
 import deepsup.cli.app as app_module
 from deepsup.cli import main
 from deepsup.errors import DataError
@@ -81,11 +83,30 @@ def test_check_images_of_your_own(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["data"]),
-        (["data"], ["list", "get", "check"]),
-        (["dta"], ["dta"]),
-        (["data", "gett"], ["gett", "get"]),
-        (["data", "get"], ["NAME", "data get --help"]),
+        (["data"], ["data got no verb; expected a verb first: list, get, check"]),
+        (["trian"], ["deepsup has no verb 'trian'; did you mean 'train'?"]),
+        (["--json", "train"], ["deepsup got --json; expected a verb first: train,"]),
+        (["data", "gte"], ["data has no verb 'gte'; did you mean 'get'?"]),
+        (["data", "get"], ["data get got too few arguments; expected NAME", "run deepsup data get --help"]),
+        (["train", "--epoch", "3"], ["train has no option --epoch; did you mean --epochs?"]),
+        (["train", "--test-evry=3"], ["train has no option --test-evry; did you mean --test-every"]),
+        (["train", "--no-norm"], ["train has no option --no-norm; did you mean --no-norms"]),
+        (["train", "--zzz"], ["train has no option --zzz; run deepsup train --help"]),
+        (["train", "--phases", "3"], ["train has no option --phases; write phases in a YAML file"]),
+        (["train", "--epochs", "big"], ["--epochs got 'big'; expected INT; run deepsup train --help"]),
+        (["train", "--alpha", "1", "x"], ["--alpha got '1', 'x'; expected FLOAT"]),
+        (["train", "--epochs"], ["--epochs got no value"]),
+        (["train", "--epochs", "None"], ["--epochs got 'None'; expected INT"]),
+        (["train", "digits"], ["train does not take digits; run deepsup train --help"]),
+        (["train", "--norms", "maybe"], ["train does not take maybe"]),
+        (["train", "--network-options", "drop"], ["--network-options drop; expected KEY=VALUE"]),
+        (["train", "--recipe", "quick", "--config", "a.yaml"], ["both --recipe quick and --config a.yaml"]),
+        (["compare", "--lr", "0.1"], ["compare has no option --lr; give", "--rates 0.01 0.1"]),
+        (["compare", "--loss", "softmax"], ["compare trains with softmax and with squared_hinge"]),
+        (["compare", "--no-test"], ["compare has no option --no-test"]),
+        (["compare", "--resume"], ["goes on with the same command"]),
+        (["reproduce", "fig2a", "--repeat", "row@x", "--results", "results"], ["expected ROW@SEED"]),
+        (["--tyro-print-completion", "csh"], ["got csh; expected bash, zsh or fish"]),
         (["data", "get", "minst"], ["no data set 'minst'; did you mean 'mnist'?"]),
         (["data", "get", "mnist", "--extra"], ["mnist has no part 'extra'"]),
         (["data", "check", "cifar10"], ["cifar10 is not in", "run: deepsup data get cifar10"]),
@@ -93,9 +114,9 @@ def test_check_images_of_your_own(tmp_path, capsys):
         (["data", "check", "mnist-mini", "--image-size", "8"], ["which has its own"]),
         (["data", "check", "mnist", "--image-size", "big"], ["--image-size", "big"]),
         (["data", "get", "mnist", "--jsn"], ["--jsn", "--json"]),
-        (["data", "get", "mnist", "cifar10"], ["cifar10"]),
+        (["data", "get", "mnist", "cifar10"], ["data get does not take cifar10"]),
     ],
-    ids=" ".join,
+    ids=lambda given: " ".join(given),
 )
 def test_what_a_user_can_mend_is_one_line(arguments, words, capsys):
     assert main(arguments) == 2
@@ -156,6 +177,7 @@ def test_ctrl_c_in_a_process():
 def test_standard_output_is_for_answers(monkeypatch, capsys):
     app = app_module.SubcommandApp()
     monkeypatch.setattr(app_module, "_app", app)
+    monkeypatch.setattr(app_module, "_verbs", {})
 
     @app_module.verb("chat")
     def chat() -> None:
@@ -177,6 +199,7 @@ def test_a_reader_that_leaves():
 def test_a_verb_is_one_function(monkeypatch, capsys):
     app = app_module.SubcommandApp()
     monkeypatch.setattr(app_module, "_app", app)
+    monkeypatch.setattr(app_module, "_verbs", {})
     monkeypatch.setattr(app_module, "_groups", {"data": app})
 
     @app_module.verb("greet")
@@ -192,3 +215,18 @@ def test_a_verb_is_one_function(monkeypatch, capsys):
     # what is not a user's mistake keeps its traceback
     with pytest.raises(ValueError, match="a mistake of ours"):
         main(["fail"])
+
+
+def test_alone_it_prints_the_help(capsys):
+    assert main([]) == 0
+    alone = capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert capsys.readouterr().out == alone
+    order = [alone.index(f"• {name}") for name in ("train", "compare", "reproduce", "doctor")]
+    assert order == sorted(order)
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"deepsup {metadata.version('deepsup')}\n"
+    assert deepsup.__version__ == metadata.version("deepsup")

@@ -1,7 +1,7 @@
 """Deep supervision for any PyTorch model: every hidden layer gets a classifier and a loss of its own.
 
-The names below are the whole public interface. They are loaded when first used, so that ``import deepsup`` and
-``deepsup --help`` do not wait for torch.
+The names below, and ``__version__``, are the whole public interface. They are loaded when first used, so that
+``import deepsup`` and ``deepsup --help`` do not wait for torch.
 """
 
 from importlib import import_module
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from deepsup.supervision import DeeplySupervised as DeeplySupervised
     from deepsup.supervision import DeepOutput as DeepOutput
     from deepsup.supervision import supervise as supervise
+
+    __version__: str
 
 _HOME = {
     "Companion": "supervision",
@@ -42,6 +44,8 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("deepsup")
     if name not in _HOME:
         raise AttributeError(f"module 'deepsup' has no attribute {name!r}; it has: {', '.join(__all__)}")
     return getattr(import_module(f"deepsup.{_HOME[name]}"), name)

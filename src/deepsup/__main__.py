@@ -2,6 +2,17 @@
 
 import sys
 
-from deepsup.cli import main
 
-sys.exit(main())
+def main() -> int:
+    """Run the command; a Ctrl-C while it is being imported leaves no traceback either."""
+    try:
+        from deepsup.cli import main as command
+
+        return command()
+    except KeyboardInterrupt:
+        sys.stderr.write("deepsup: interrupted\n")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Every knob of a run, frozen and checked: keywords or a YAML file in, a Config out. Needs no torch."""
+"""All settings of a run, frozen and checked: keywords or a YAML file in, a Config out. Needs no torch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,25 @@ import yaml
 
 from deepsup.errors import ConfigError, nearest
 
+GROUPS = ("data", "network", "supervision", "objective", "optimization", "run")
+"""The settings of a Config by subject, in the order of the help."""
 
-def knob(default: Any, doc: str, *, least: float | None = None, most: float | None = None, among: str = "") -> Any:
-    """Return a field of the Config with its explanation and the values it may have."""
-    checks = {"doc": doc, "least": least, "most": most, "among": among.split()}
+
+def knob(default: Any, doc: str, *, among: str = "", **facts: Any) -> Any:
+    """Return a field of the Config with its explanation and the values it may have.
+
+    facts: group; least and most; metavar, a value's name in the help; unset, what a default of None or () means.
+    """
+    facts = {"group": "", "least": None, "most": None, "metavar": "", "unset": "none"} | facts
+    facts |= {"doc": doc, "among": among.split()}
     if isinstance(default, dict):
-        return field(default_factory=dict, metadata=checks)
+        return field(default_factory=dict, metadata=facts)
     if default is dataclasses.MISSING:
-        return field(metadata=checks)
-    return field(default=default, metadata=checks)
+        return field(metadata=facts)
+    return field(default=default, metadata=facts)
+
+
+_data, _network, _supervision, _objective, _optimization, _run = (partial(knob, group=group) for group in GROUPS)
 
 
 @dataclass(frozen=True)
@@ -46,75 +57,121 @@ class Phase:
 
 @dataclass(frozen=True)
 class Config:
-    """What a run is made of. Every field is a flag of ``deepsup train`` and a key of its YAML file."""
+    """All settings of a run. Every field is an option of ``deepsup train`` and a key of its YAML file."""
 
-    # data
-    data: str = knob("mnist-mini", "a data set's name, a folder with one sub-folder a class, or an .npz")
-    train_size: int | None = knob(None, "train on so many images, in the classes' proportions", least=1)
-    validation: int = knob(0, "images held out of training, for annealing and for choosing the epoch", least=0)
-    image_size: int | None = knob(None, "for a folder of images: resize to this height and width", least=1)
-    extra: bool = knob(False, "svhn: train on its extra part too")
-    normalize: str = knob("standardize", "how pixels become numbers: none, standardize, gcn, gcn-zca, gcn-lcn")
-    augment: str = knob("none", "none, crop-flip, crop-flip-reflect, crop-alternating, shift-alternating, crop, caffe")
-    sides: tuple[int, ...] = knob(
-        (), "scale training images to these sides, each for an equal share of epochs", least=1
+    data: str = _data(
+        "mnist-mini",
+        "data set: a known name, a folder with one sub-folder per class, or an .npz file",
+        metavar="NAME|PATH",
     )
-    shuffle: bool = knob(True, "a new order every epoch; the authors' code had a fixed one")
-    # network
-    network: str = knob("cnn", "a registered network, or package.module:factory for your own")
-    network_options: dict[str, Any] = knob({}, "options of the network, key=value")  # noqa: RUF009 - it gives a field
-    # supervision
-    taps: tuple[str, ...] = knob(("network",), "layers with companions: names, or network (its own), auto, none")
-    pool: str = knob("none", "how a companion pools a map: none, avg, max or a size")
-    hidden: tuple[int, ...] = knob((), "widths of a companion's hidden layers", least=1)
-    companion_init: str = knob("torch", "initial weights of the companions", among="torch caffe")
-    # objective
-    loss: str = knob("squared_hinge", "of the output", among="squared_hinge hinge squared_hinge_ovr hinge_ovr softmax")
-    companion_loss: str | None = knob(None, "of the companions, where it is another one than the output's")
-    alpha: tuple[float, ...] = knob((0.3,), "weight of the companions: one for all, or one a tap", least=0)
-    gamma: tuple[float, ...] = knob((0.0,), "threshold of the companions: one for all, or one a tap", least=0)
-    balance: float = knob(1.0, "C, in front of every loss", least=0)
-    schedule: str = knob("constant", "decay of alpha: constant, paper, linear or cut:F")
-    norms: bool = knob(False, "the paper's |w|^2 terms in the objective")
-    label_smoothing: float = knob(0.0, "of a softmax loss", least=0, most=1)
-    # optimisation
-    epochs: int = knob(20, "passes over the training images", least=1)
-    batch_size: int = knob(128, "images a step, of all processes together", least=1)
-    lr: float = knob(0.005, "learning rate", least=0)
-    optimizer: str = knob("sgd", "muon: turn steps of convolutions, which norms must follow", among="sgd muon")
-    muon_lr: float = knob(0.1, "muon: the convolutions' learning rate as a multiple", least=0)
-    bias_lr: float = knob(1.0, "the learning rate of the trunk's biases and norms as a multiple", least=0)
-    momentum: float = knob(0.9, "of SGD and of Muon", least=0, most=1)
-    nesterov: bool = knob(False, "Nesterov's momentum")
-    weight_decay: float = knob(5e-4, "of weights, not of biases and norms", least=0)
-    anneal: str = knob(
-        "triangle", "divide lr: at epochs, or stall; or let it go up and down", among="epochs stall triangle"
+    train_size: int | None = _data(None, "use only N training images, stratified by class", least=1, unset="all")
+    validation: int = _data(0, "number of training images held out for validation", least=0)
+    image_size: int | None = _data(
+        None, "side in pixels to which the images of a folder are resized", least=1, unset="as they are"
     )
-    anneal_at: tuple[int, ...] = knob((), "epochs at whose start lr is divided by anneal_factor", least=0)
-    anneal_factor: float = knob(20.0, "what lr is divided by (the paper's is 20)", least=1)
-    patience: int = knob(5, "stall: epochs without a better validation error before lr is divided", least=1)
-    warmup: float = knob(0.2, "triangle: the fraction of training in which lr goes up", least=0, most=1)
-    head_lr: float = knob(0.01, "the companions' learning rate as a multiple", least=0)
-    head_lr_decay: bool = knob(False, "companions' rate times (1 + 1e-4 i)^-0.75 at iteration i, as the authors' code")
-    published_rates: bool = knob(False, "the network's own multiples of lr for its layers and biases")
-    cap_norms: bool = knob(False, "keep weights within the network's published norms after each step")
-    ema: float = knob(0.0, "average weights with this decay and evaluate those; 0 is off", least=0, most=1)
-    phases: tuple[Phase, ...] = knob((), "stretches of training with their own lr; they replace epochs and lr")
-    # the run
-    seed: int = knob(0, "of everything random", least=0, most=2**32 - 2)
-    device: str = knob("cpu", "cpu, cuda or cuda:N")
-    amp: bool = knob(False, "mixed precision (bfloat16)")
-    compile: bool = knob(False, "torch.compile the net")
-    limit_steps: int | None = knob(None, "stop after so many steps in all: a smoke run", least=1)
-    test: bool = knob(True, "read the test set at the end")
-    test_every: int = knob(0, "record the test error every so many epochs; 0 is at the end only", least=0)
-    validate_every: int = knob(1, "judge the validation images every so many epochs; 0 is at the end only", least=0)
-    gradient_every: int = knob(10, "record gradient statistics at every so many steps of an epoch; 0 is off", least=0)
-    select: str = knob("last", "keep the weights of the last epoch or of the best validation error", among="last best")
-    checkpoint_minutes: float = knob(2.0, "save at the first step after so many minutes", least=0)
-    checkpoint_steps: int | None = knob(None, "save every so many steps", least=1)
-    tensorboard: bool = knob(True, "write TensorBoard events, where the package tensorboard is installed")
-    keep: int = knob(2, "how many of the last checkpoints to keep", least=1)
+    extra: bool = _data(False, "train on the extra images of SVHN too")
+    normalize: str = _data("standardize", "normalization of the pixels: none, standardize, gcn, gcn-zca or gcn-lcn")
+    augment: str = _data(
+        "none",
+        "augmentation of the training images: none, crop, crop-flip, crop-flip-reflect, crop-alternating, "
+        "shift-alternating or caffe",
+    )
+    sides: tuple[int, ...] = _data(
+        (),
+        "sides in pixels to which training images are scaled, each for an equal share of the epochs",
+        least=1,
+        unset="as they are",
+    )
+    shuffle: bool = _data(True, "shuffle the training images before every epoch")
+    network: str = _network(
+        "cnn", "network: a registered name (deepsup networks) or package.module:factory", metavar="NAME"
+    )
+    network_options: dict[str, Any] = _network({}, "options of the network", metavar="KEY=VALUE ...")  # noqa: RUF009 - it gives a field
+    taps: tuple[str, ...] = _supervision(
+        ("network",), "layers that get a companion: their names, or network (the network's own choice), auto or none"
+    )
+    pool: str = _supervision(
+        "none", "pooling of a feature map before its companion: none, avg, max or a size", metavar="NAME|INT"
+    )
+    hidden: tuple[int, ...] = _supervision((), "widths of the hidden layers of a companion", least=1)
+    companion_init: str = _supervision("torch", "initialization of the companions", among="torch caffe")
+    loss: str = _objective(
+        "squared_hinge", "loss of the output", among="squared_hinge hinge squared_hinge_ovr hinge_ovr softmax"
+    )
+    companion_loss: str | None = _objective(
+        None, "loss of the companions, one of those of --loss", unset="the output's"
+    )
+    alpha: tuple[float, ...] = _objective((0.3,), "weight of the companions: one for all, or one per tap", least=0)
+    gamma: tuple[float, ...] = _objective(
+        (0.0,), "threshold at or below which a companion's loss counts as 0: one for all, or one per tap", least=0
+    )
+    balance: float = _objective(1.0, "factor in front of every loss, the C of the paper", least=0)
+    schedule: str = _objective("constant", "decay of alpha over training: constant, linear, paper or cut:FRACTION")
+    norms: bool = _objective(False, "add the |w|^2 terms of the paper to the objective")
+    label_smoothing: float = _objective(0.0, "label smoothing of a softmax loss", least=0, most=1)
+    epochs: int = _optimization(20, "passes over the training images", least=1)
+    batch_size: int = _optimization(128, "images per step, over all processes", least=1)
+    lr: float = _optimization(0.005, "learning rate", least=0)
+    optimizer: str = _optimization(
+        "sgd", "optimizer: sgd, or muon for the convolutions of a net with norm layers", among="sgd muon"
+    )
+    muon_lr: float = _optimization(
+        0.1, "learning rate of the convolutions under muon, as a multiple of the learning rate", least=0
+    )
+    bias_lr: float = _optimization(
+        1.0, "learning rate of the trunk's biases and norm layers, as a multiple of the learning rate", least=0
+    )
+    momentum: float = _optimization(0.9, "momentum of SGD and Muon", least=0, most=1)
+    nesterov: bool = _optimization(False, "use Nesterov momentum")
+    weight_decay: float = _optimization(5e-4, "weight decay of the weights; biases and norm layers have none", least=0)
+    anneal: str = _optimization(
+        "triangle",
+        "learning-rate schedule: epochs (divided at --anneal-at), stall (divided when the validation error stalls) "
+        "or triangle (up, then down)",
+        among="epochs stall triangle",
+    )
+    anneal_at: tuple[int, ...] = _optimization(
+        (), "epochs at whose start the learning rate is divided, under --anneal epochs", least=0
+    )
+    anneal_factor: float = _optimization(20.0, "number by which the learning rate is divided", least=1)
+    patience: int = _optimization(
+        5, "epochs without a better validation error before the learning rate is divided, under --anneal stall", least=1
+    )
+    warmup: float = _optimization(
+        0.2, "fraction of training in which the learning rate rises, under --anneal triangle", least=0, most=1
+    )
+    head_lr: float = _optimization(0.01, "learning rate of the companions, as a multiple of the learning rate", least=0)
+    head_lr_decay: bool = _optimization(
+        False, "multiply the companions' learning rate by (1 + 1e-4 i)^-0.75 at iteration i, as the authors' code does"
+    )
+    published_rates: bool = _optimization(
+        False, "use the multiples of the learning rate that the network's source states for its layers"
+    )
+    cap_norms: bool = _optimization(
+        False, "project weights onto the norms that the network's source states, after each step"
+    )
+    ema: float = _optimization(
+        0.0, "decay of a moving average of the weights, which is then evaluated; 0 is off", least=0, most=1
+    )
+    phases: tuple[Phase, ...] = _optimization(
+        (), "phases of training with their own epochs and lr, which replace --epochs and --lr (YAML only)"
+    )
+    seed: int = _run(0, "seed of all random numbers", least=0, most=2**32 - 2)
+    device: str = _run("cpu", "device: cpu, cuda or cuda:N")
+    amp: bool = _run(False, "train in mixed precision (bfloat16)")
+    compile: bool = _run(False, "compile the net with torch.compile")
+    limit_steps: int | None = _run(None, "stop after N steps in all, for a trial", least=1, unset="no limit")
+    test: bool = _run(True, "measure the test error at the end")
+    test_every: int = _run(0, "record the test error every N epochs; 0 is at the end only", least=0)
+    validate_every: int = _run(1, "record the validation error every N epochs; 0 is at the end only", least=0)
+    gradient_every: int = _run(10, "record gradient statistics every N steps; 0 is off", least=0)
+    select: str = _run(
+        "last", "weights to keep, of the last or of the best epoch by validation error", among="last best"
+    )
+    checkpoint_minutes: float = _run(2.0, "minutes between checkpoints", least=0)
+    checkpoint_steps: int | None = _run(None, "steps between checkpoints", least=1, unset="by the minutes only")
+    tensorboard: bool = _run(True, "write TensorBoard events if the package tensorboard is installed")
+    keep: int = _run(2, "number of checkpoints to keep", least=1)
 
     def __post_init__(self) -> None:
         coerce(self)

@@ -56,7 +56,7 @@ def dsn_cifar100() -> Config:
 
 
 def dsn_svhn() -> Config:
-    """SVHN, DSN: 1.92 % in the paper. Trains on extra too: ``--extra False`` where it cannot be had."""
+    """SVHN, DSN: 1.92 % in the paper. Trains on extra too: ``--no-extra`` where it cannot be had."""
     return replace(paper("svhn", "nin-svhn", 100, "gcn-lcn"), extra=True)
 
 

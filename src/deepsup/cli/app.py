@@ -12,37 +12,52 @@ import functools
 import io
 import json as json_format
 import logging
+import multiprocessing
 import os
-import re
+import shlex
+import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TextIO
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, TextIO
 
-from tyro.conf import FlagCreatePairsOff
+from tyro.conf import DisallowNone, FlagCreatePairsOff, OmitArgPrefixes, arg
 from tyro.extras import SubcommandApp
 
+import deepsup
+from deepsup.cli import mistakes
+from deepsup.cli.mistakes import Function
 from deepsup.errors import DeepsupError
 
-_GROUPS = {"data": "What data sets are known; fetch one; verify one."}
+_GROUPS = {"data": "List, fetch and verify data sets."}
+
+Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="(default: off)")]
+"""An option without a value and without a ``--no-`` twin."""
 
 _standard_output: list[TextIO] = []
+_arguments: list[str] = []
+_verbs: dict[str, mistakes.Verb] = {}
 _app = SubcommandApp()
 _groups = {name: SubcommandApp() for name in _GROUPS}
 for _name, _help in _GROUPS.items():
     _app.command(_groups[_name], name=_name, help=_help)
 
 
-def verb(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Mark a function as a verb, ``"train"``, or as a verb of a group, ``"data get"``."""
+def verb(name: str, instead: Mapping[str, str] | None = None) -> Callable[[Function], Function]:
+    """Mark a function as a verb, ``"train"``, or as a verb of a group, ``"data get"``.
+
+    instead: for options that the verb does not have but people expect, what to do instead.
+    """
     *group, last = name.split()
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
+    def register(function: Function) -> Function:
         # The parser would take an error of the verb for one of its own, so it only notes what to call.
         @functools.wraps(function)
-        def note(*args: Any, **kwargs: Any) -> Callable[[], None]:
+        def note(*args: Any, **kwargs: Any) -> Callable[[], int | None]:
             return functools.partial(function, *args, **kwargs)
 
         (_groups[group[0]] if group else _app).command(name=last)(note)
+        _verbs[name] = mistakes.Verb(function, instead or {})
         return function
 
     return register
@@ -81,52 +96,97 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
-def _parse(arguments: Sequence[str]) -> Callable[[], None]:
-    """Return the call that the arguments ask for; a wrong one becomes one line instead of the parser's box."""
+def _parse(words: Sequence[str]) -> Callable[[], int | None]:
+    """Return the call that the words ask for; a mistake becomes one line instead of the parser's box."""
     said = io.StringIO()
+    name = mistakes.find(words, _verbs)
+    if words[:1] == ["--tyro-print-completion"] and words[1:] not in (["bash"], ["zsh"], ["fish"]):
+        raise DeepsupError(f"{words[0]} got {' '.join(words[1:]) or 'no shell'}; expected bash, zsh or fish")
     try:
         with contextlib.redirect_stderr(said):
-            call: Callable[[], None] = _app.cli(
+            call: Callable[[], int | None] = _app.cli(
                 prog="deepsup",
                 description="Deep supervision for any PyTorch model.",
-                args=list(arguments),
-                config=(FlagCreatePairsOff,),
+                args=mistakes.modern(words, _verbs[name]) if name else list(words) or ["--help"],
+                config=(DisallowNone, OmitArgPrefixes),
             )
     except SystemExit as end:
         if end.code:
-            raise DeepsupError(_one_line(said.getvalue())) from None
-        raise
+            raise DeepsupError(mistakes.explain(words, _verbs, said.getvalue())) from None
+        return lambda: 0  # the help has been printed
     return call
 
 
-def _one_line(box: str) -> str:
-    """Return the text inside a box of lines, without its asides; rules between paragraphs become semicolons."""
-    inside = [line.strip("│ \t") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
-    text = " ".join("; " if line and set(line) <= {"─"} else line for line in inside)
-    text = re.sub(r"\s+", " ", text).replace(" ;", ";").replace(".;", ";").strip()
-    text = re.sub(r"(\. Got errors:|; Argument helptext:).*(; For full)", r"\2", text)
-    return text or "wrong arguments; run deepsup --help"
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come: answered as Ctrl-C is, then the process dies of it."""
+
+
+@contextlib.contextmanager
+def resumable(told: Callable[[], str]) -> Iterator[None]:
+    """Have a Ctrl-C or SIGTERM in this block end with words on how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise type(stop)(told()) from None
+
+
+def same_command() -> str:
+    """Return the command that is running, quoted for a shell."""
+    return shlex.join(["deepsup", *_arguments])
+
+
+def _stop(number: int, _frame: object) -> None:
+    """Answer SIGINT and SIGTERM: processes that train are asked to save and leave, and this one unwinds."""
+    for process in multiprocessing.active_children():
+        process.terminate()
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+
+
+@contextlib.contextmanager
+def _signals_answered() -> Iterator[None]:
+    """Answer SIGINT and SIGTERM unless somebody else does, or they are ignored (nohup)."""
+    own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    main_thread = threading.current_thread() is threading.main_thread()
+    before = {number: each for number, each in own.items() if main_thread and signal.getsignal(number) is each}
+    try:
+        for number in before:
+            signal.signal(number, _stop)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 2 for what a user can mend, 130 after Ctrl-C."""
+    """Run one command and return its exit code: 0, 1 where doctor finds a fault, 2 for a mistake, 130 after Ctrl-C."""
+    _arguments[:] = sys.argv[1:] if arguments is None else arguments
     logger = logging.getLogger("deepsup")
     handler = logging.StreamHandler()
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        call = _parse(sys.argv[1:] if arguments is None else arguments)
-        with _answers_only():
-            call()
+        with _signals_answered():
+            return _run(_arguments)
     except DeepsupError as error:
         sys.stderr.write(f"deepsup: {' '.join(str(error).split())}\n")
         return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("deepsup: interrupted\n")
+    except KeyboardInterrupt as stop:
+        sys.stderr.write("; ".join(["deepsup: interrupted", *map(str, stop.args)]) + "\n")
+        if isinstance(stop, Terminated):
+            signal.raise_signal(signal.SIGTERM)  # what started this process sees what ended it
         return 130
     except BrokenPipeError:
         # whoever read our answer has left (deepsup ... | head); what Python flushes at the end must not fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     finally:
         logger.removeHandler(handler)
-    return 0
+
+
+def _run(words: Sequence[str]) -> int:
+    if list(words) == ["--version"]:
+        sys.stdout.write(f"deepsup {deepsup.__version__}\n")
+        return 0
+    call = _parse(words)
+    with _answers_only():
+        return call() or 0

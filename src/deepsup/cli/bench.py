@@ -5,28 +5,32 @@ from __future__ import annotations
 import json as json_format
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from deepsup.cli.app import show, table, verb
+from tyro.conf import arg
+
+from deepsup.cli.app import Flag, show, table, verb
 from deepsup.errors import RunError
+
+_File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")]
 
 
 @verb("bench")
 def bench(
-    quick: bool = False,
-    out: Path | None = None,
-    page: Path | None = None,
-    table: Path | None = None,
-    json: bool = False,
+    quick: Flag = False,
+    out: _File = None,
+    page: _File = None,
+    table: _File = None,
+    json: Flag = False,
 ) -> None:
     """Measure speed beside the tutorial's loop, Lightning and skorch, the cost of companions, and the machine's limit.
 
     Args:
-        quick: fewer rounds: under 5 minutes on two cores.
-        out: write the answer there as JSON too.
-        page: put the table into this Markdown page too, between its lines "bench: begin" and "bench: end".
-        table: measure nothing; show the table of an answer that --out wrote.
-        json: print one JSON object.
+        quick: measure fewer rounds, in under 5 minutes on two cores
+        out: JSON file that gets the answer too
+        page: Markdown page that gets the table too, between its lines "bench: begin" and "bench: end"
+        table: answer of an earlier --out, whose table is shown in place of a measurement
+        json: print one JSON object
     """
     from deepsup.bench import answer as answers
 

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from deepsup.cli.app import show, table, verb
+from deepsup.cli.app import Flag, show, table, verb
 
 
 @verb("data list")
-def data_list(json: bool = False) -> None:
-    """List the data sets that are known by name, and whether they are there.
+def data_list(json: Flag = False) -> None:
+    """List the data sets that are known by name, and whether they have been fetched.
 
     Args:
-        json: print one JSON object.
+        json: print one JSON object
     """
     from deepsup.data import KNOWN, data_folder, is_present
 
@@ -42,13 +42,13 @@ _Name = Annotated[str, Positional, arg(metavar="NAME")]
 
 
 @verb("data get")
-def data_get(name: _Name, extra: bool = False, json: bool = False) -> None:
+def data_get(name: _Name, extra: Flag = False, json: Flag = False) -> None:
     """Fetch a data set unless it is there, and verify it.
 
     Args:
-        name: mnist, fashion-mnist, cifar10, cifar100, svhn or mnist-mini.
-        extra: svhn only: its 531,131 extra images too.
-        json: print one JSON object.
+        name: data set: mnist, fashion-mnist, cifar10, cifar100, svhn or mnist-mini
+        extra: fetch the 531,131 extra images of SVHN too
+        json: print one JSON object
     """
     from deepsup.data import get
 
@@ -56,13 +56,17 @@ def data_get(name: _Name, extra: bool = False, json: bool = False) -> None:
 
 
 @verb("data check")
-def data_check(name: _Name, image_size: int | None = None, json: bool = False) -> None:
-    """Verify a data set that is there, or see what is made of a folder of images or an .npz.
+def data_check(
+    name: Annotated[str, Positional, arg(metavar="NAME|PATH")],
+    image_size: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: as they are)")] = None,
+    json: Flag = False,
+) -> None:
+    """Verify a data set that was fetched, or show how a folder of images or an .npz file is read.
 
     Args:
-        name: a known name, a folder with one sub-folder a class, or an .npz file.
-        image_size: for a folder, the height and width to resize to.
-        json: print one JSON object.
+        name: data set: a known name, a folder with one sub-folder per class, or an .npz file
+        image_size: side in pixels to which the images of a folder are resized
+        json: print one JSON object
     """
     from deepsup.data import check
 

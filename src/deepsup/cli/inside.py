@@ -7,20 +7,21 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from deepsup.cli.app import show, table, verb
+from deepsup.cli.app import Flag, show, table, verb
 from deepsup.errors import DeepsupError
 
-_Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]
+_Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
+_Page = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: report.html in the first folder)")]
 
 
 @verb("report")
-def report(runs: _Runs, out: Path | None = None, json: bool = False) -> None:
+def report(runs: _Runs, out: _Page = None, json: Flag = False) -> None:
     """Write one self-contained HTML page about runs or comparisons, finished or not.
 
     Args:
-        runs: folders that deepsup train or deepsup compare made; of two runs, also a side-by-side.
-        out: the page's file; by itself report.html in the first folder.
-        json: print one JSON object.
+        runs: folders that deepsup train or deepsup compare made; two runs are also shown side by side
+        out: file of the page
+        json: print one JSON object
     """
     page = _figures().write_report(runs, out)
     show({"report": str(page), "runs": [str(run) for run in runs]}, f"report: {page}", json)
@@ -28,16 +29,20 @@ def report(runs: _Runs, out: Path | None = None, json: bool = False) -> None:
 
 @verb("inspect")
 def inspect(
-    runs: _Runs, layer: str | None = None, image: Path | None = None, out: Path | None = None, json: bool = False
+    runs: _Runs,
+    layer: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: the first convolution)")] = None,
+    image: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")] = None,
+    out: _Page = None,
+    json: Flag = False,
 ) -> None:
-    """See what every hidden layer knows: by its companion, by a linear probe, in its feature maps.
+    """Show what every hidden layer knows: by its companion, by a linear probe, in its feature maps.
 
     Args:
-        runs: finished runs; two are shown beside each other, e.g. one with companions and one without.
-        layer: whose feature maps to show; by itself the first convolution.
-        image: an image file: what each layer says of it, instead.
-        out: the page's file; by itself report.html in the first folder.
-        json: print one JSON object.
+        runs: folders of finished runs; two are shown side by side, e.g. one with companions and one without
+        layer: layer whose feature maps are shown
+        image: image file that each layer classifies, in place of the page
+        out: file of the page
+        json: print one JSON object
     """
     from deepsup.experiment import inspect as inspect_run
     from deepsup.record import Run

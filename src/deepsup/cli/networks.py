@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from deepsup.cli.app import show, table, verb
+from deepsup.cli.app import Flag, show, table, verb
 
 
 @verb("networks")
-def networks(json: bool = False) -> None:
+def networks(json: Flag = False) -> None:
     """List the networks of the paper's tables: parameters, multiply-adds, conventional taps.
 
     Args:
-        json: print one JSON object.
+        json: print one JSON object
     """
     from deepsup.networks import describe, list_networks
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -15,8 +16,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from deepsup.experiment import Watch
 
 
-class Lines(Watch):
-    """One line an epoch, and a sign of life in long ones."""
+class Display(Watch):
+    """A display of one training; it knows the run's folder once training has begun."""
+
+    folder: Path | None = None
+
+    def started(self, training: Any, run: Any) -> None:  # noqa: ARG002 - for those that show more
+        """Note the folder."""
+        self.folder = run.folder
+
+
+class Lines(Display):
+    """One line per epoch, and a sign of life in long ones."""
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
@@ -38,7 +49,7 @@ class Lines(Watch):
         self.say(f"epoch {record['epoch'] + 1}/{self.epochs}  {told(record)}")
 
 
-class Bar(Watch):
+class Bar(Display):
     """A bar over all steps, with the last epoch's numbers behind it."""
 
     def __init__(self, progress: Progress) -> None:
@@ -47,6 +58,7 @@ class Bar(Watch):
 
     def started(self, training: Any, run: Any) -> None:
         """Learn how many steps there are."""
+        super().started(training, run)
         total = len(training.batches) * training.config.total_epochs
         limit = training.config.limit_steps
         self.progress.update(
@@ -74,11 +86,11 @@ def told(record: dict[str, Any]) -> str:
 
 
 @contextmanager
-def watching(epochs: int) -> Iterator[Watch]:
+def watching(epochs: int) -> Iterator[Display]:
     """Give a display of one training."""
     console = Console(stderr=True)
     if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
-        yield Watch()
+        yield Display()
         return
     if not console.is_terminal:
         yield Lines(epochs)

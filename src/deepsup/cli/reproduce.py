@@ -2,54 +2,64 @@
 
 from __future__ import annotations
 
+import json as json_format
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from deepsup.cli.app import show, table, verb
+from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
+from deepsup.errors import ConfigError
+
+# a table in place of the plans themselves, which need torch and build nets to count their multiply-adds
+_TARGETS: dict[str, dict[str, Any]] = json_format.loads(
+    resources.files("deepsup").joinpath("reproduction/targets.json").read_text(encoding="utf-8")
+)
+_MORE = {"all": "all of these, one after the other", "summary": "write RESULTS.md from the records"}
+_TITLES = {name: str(each["title"]) for name, each in _TARGETS.items()} | _MORE
+_HELP = "what to reproduce:\n" + "\n".join(f"{name}: {title}" for name, title in _TITLES.items())
 
 
 @verb("reproduce")
 def reproduce(
-    target: Annotated[str, Positional, arg(metavar="TARGET")] = "list",
-    preset: str = "cpu",
-    out: Path = Path("runs/reproduce"),
+    target: Annotated[
+        str, Positional, arg(metavar="[TARGET]", help=_HELP, help_behavior_hint="(default: list them)")
+    ] = "list",
+    preset: Annotated[str, arg(metavar="NAME")] = "cpu",
+    out: Annotated[Path, arg(metavar="DIR")] = Path("runs/reproduce"),
     jobs: int = 1,
-    seeds: int | None = None,
-    results: Path | None = None,
-    repeat: str | None = None,
-    json: bool = False,
+    seeds: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: the preset's)")] = None,
+    results: Annotated[
+        Path | None, arg(metavar="DIR", help_behavior_hint="(default: none; results for summary)")
+    ] = None,
+    repeat: Annotated[str | None, arg(metavar="ROW[@SEED]", help_behavior_hint="(default: none)")] = None,
+    json: Flag = False,
 ) -> None:
     """Reproduce a table, a figure or a claim of the paper; without a target, list them with their minutes.
 
-    Targets: mnist, cifar10, cifar10-augmented, cifar100, svhn (tables), fig2a, fig2b, fig2c, fig3, gradient-variance,
-    robustness, pretraining, l1-l2, theory, all; and summary, which writes RESULTS.md from the records.
-
     Args:
-        target: what to reproduce. Stopped half-way, it goes on with the runs that are missing.
-        preset: paper (the full protocol: for a GPU, or patience), cpu (minutes to hours on two cores), smoke (seconds).
-        out: the folder of runs, records and figures.
-        jobs: how many runs to train at a time, each with its share of the cores.
-        seeds: another number of seeds than the preset's.
-        results: a folder to put the record and its figure into; for summary, the folder of the records (results).
-        repeat: train one recorded row again and compare the errors, ROW or ROW@SEED; of the record in --results.
-        json: print one JSON object.
+        target: what to reproduce
+        preset: paper (the full protocol, for a GPU), cpu (minutes to hours on two cores) or smoke (seconds)
+        out: folder of runs, records and figures; a target that was stopped goes on there
+        jobs: number of runs to train at a time, each with its share of the cores
+        seeds: number of seeds
+        results: folder that gets a copy of the record and its figure; for summary and --repeat, where the records are
+        repeat: train one row of a record again and compare the errors
+        json: print one JSON object
     """
     if target == "list":
-        _list(out, json)
+        _list(json)
     elif target == "summary":
         _summarise(results or Path("results"), json)
     elif repeat is not None:
         _repeat(target, preset, results or Path("results"), repeat, json)
-    elif target == "all":
-        from deepsup.reproduction.targets import NAMES
-
-        records = [_one(name, preset, out, jobs, seeds, results) for name in NAMES]
-        show({"targets": records}, "\n\n".join(_text(record) for record in records), json)
     else:
-        record = _one(target, preset, out, jobs, seeds, results)
-        show(record, _text(record), json)
+        with resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
+            names = _TARGETS if target == "all" else [target]
+            records = [_one(name, preset, out, jobs, seeds, results) for name in names]
+        found = {"targets": records} if target == "all" else records[0]
+        show(found, "\n\n".join(_text(record) for record in records), json)
 
 
 def _one(name: str, preset: str, out: Path, jobs: int, seeds: int | None, results: Path | None) -> dict[str, Any]:
@@ -110,23 +120,13 @@ def _test(test: dict[str, Any]) -> str:
     )
 
 
-def _list(out: Path, json: bool) -> None:
+def _list(json: bool) -> None:
     """Say what there is to reproduce and how long it takes."""
-    from deepsup.reproduction import minutes, plan_of
-    from deepsup.reproduction.targets import NAMES, TARGETS
-
-    told: dict[str, dict[str, Any]] = {}
-    for name in NAMES:
-        if name in TARGETS:
-            times = {preset: round(minutes(plan_of(name, preset, out))) for preset in ("cpu", "paper")}
-            told[name] = {"title": TARGETS[name].title, "minutes": times}
-        else:
-            told[name] = {"title": "Theory: the lemmas and the theorem, simulated", "minutes": {"cpu": 2, "paper": 20}}
     rows = [[name, each["title"], each["minutes"]["cpu"], f"{each['minutes']['paper'] / 60:,.0f}"]
-            for name, each in told.items()]  # fmt: skip
+            for name, each in _TARGETS.items()]  # fmt: skip
     text = table(["target", "", "minutes (cpu)", "hours (paper)"], rows)
-    note = "About, on two cores; --preset smoke takes seconds.\nnext: deepsup reproduce fig2b --preset smoke"
-    show({"targets": told}, f"{text}\n\n{note}", json)
+    note = "Estimates for two cores; --preset smoke takes seconds.\nnext: deepsup reproduce fig2b --preset smoke"
+    show({"targets": _TARGETS}, f"{text}\n\n{note}", json)
 
 
 def _repeat(target: str, preset: str, results: Path, which: str, json: bool) -> None:
@@ -137,11 +137,14 @@ def _repeat(target: str, preset: str, results: Path, which: str, json: bool) -> 
     from deepsup.reproduction import repeat as repeat_row
 
     record = read_record(results / f"{target}-{preset}.json")
-    row, _, seed = which.partition("@")
+    row, _, given = which.partition("@")
+    if given and not given.isdecimal():
+        raise ConfigError(f"--repeat {which}: the seed {given!r} is no number; expected ROW@SEED, e.g. {row}@0")
+    seed = int(given or 0)
     with tempfile.TemporaryDirectory() as folder:
-        recorded, now = repeat_row(record, row, int(seed or 0), Path(folder) / "run")
-    answer = {"row": row, "seed": int(seed or 0), "recorded": recorded, "now": now, "same": recorded == now}
-    show(answer, f"{row}, seed {seed or 0}: recorded {recorded:.4f} %, now {now:.4f} %", json)
+        recorded, now = repeat_row(record, row, seed, Path(folder) / "run")
+    answer = {"row": row, "seed": seed, "recorded": recorded, "now": now, "same": recorded == now}
+    show(answer, f"{row}, seed {seed}: recorded {recorded:.4f} %, now {now:.4f} %", json)
 
 
 def _summarise(results: Path, json: bool) -> None:

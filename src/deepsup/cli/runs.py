@@ -1,158 +1,152 @@
-"""``deepsup train``, ``compare``, ``evaluate``, ``predict``: knobs or run folders in, errors and labels out."""
+"""``deepsup train``, ``compare``, ``evaluate``, ``predict``: settings or run folders in, errors and labels out."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from tyro.conf import Positional, arg
 
-from deepsup.cli.app import show, table, verb
+from deepsup.cli import settings as options
+from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
 from deepsup.config import Config
-from deepsup.errors import ConfigError
-from deepsup.recipes import find_recipe, quick
+from deepsup.recipes import quick
 
-
-def _knobs(defaults: Config, without: frozenset[str] = frozenset()) -> type:
-    """Make a class with one optional field for every knob of the Config, so that each is a flag."""
-    types = {"network_options": "tuple[str, ...]"}
-    made = []
-    for knob in dataclasses.fields(Config):
-        if knob.name not in without | {"phases"}:  # these are written in a YAML file
-            kind = types.get(knob.name, str(knob.type)).removesuffix(" | None")
-            kind_or_none = eval(kind, {}) | None  # the Config's own annotations, postponed as text
-            hint = f"(default: {_shown(getattr(defaults, knob.name))})"
-            annotation = Annotated[kind_or_none, arg(help=_help(knob), help_behavior_hint=hint)]  # type: ignore[valid-type]
-            made.append((knob.name, annotation, dataclasses.field(default=None)))
-    return dataclasses.make_dataclass("Knobs", made, frozen=True)
-
-
-def _help(knob: dataclasses.Field[Any]) -> str:
-    among = knob.metadata["among"]
-    return f"{knob.metadata['doc']}: {', '.join(among)}" if among else str(knob.metadata["doc"])
-
-
-def _shown(default: Any) -> str:
-    words = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
-    return "none" if default is None or default == {} or not words else words
-
-
-# what a comparison decides by itself
-_DECIDED = frozenset({"loss", "companion_loss", "lr", "validation", "select", "test", "tensorboard", "label_smoothing"})
-_Knobs: Any = _knobs(Config())
-_CompareKnobs: Any = _knobs(quick(), without=_DECIDED)
-_AnyKnobs = Annotated[_Knobs, arg(name="")]
-_AnyCompareKnobs = Annotated[_CompareKnobs, arg(name="")]
-_Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN")]
+_LOSSES = "compare trains with softmax and with squared_hinge; deepsup train takes one loss"
+_CHOOSES = "compare holds validation images out by itself to choose the learning rate, and tests at the end"
+_INSTEAD = {
+    "lr": "give the learning rates to choose from with --rates, e.g. --rates 0.01 0.1",
+    **dict.fromkeys(("loss", "companion-loss", "label-smoothing"), _LOSSES),
+    **dict.fromkeys(("validation", "select", "test", "no-test"), _CHOOSES),
+    **dict.fromkeys(("tensorboard", "no-tensorboard"), "compare writes no TensorBoard events; deepsup train does"),
+    "resume": "a comparison that was stopped goes on with the same command",
+}
+"""Options of train that compare does not have -> why, and what to use instead."""
+_DECIDED = {option.replace("-", "_") for option in _INSTEAD}
+_Settings: Any = options.options(Config())
+_CompareSettings: Any = options.options(quick(), without=_DECIDED)
+_Recipe = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: none)")]
+_File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")]
+_Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
 _Run = Annotated[Path, Positional, arg(metavar="RUN")]
 
 
-def _given(knobs: Any) -> dict[str, Any]:
-    """Return the knobs that were set on the command line."""
-    given = {name: value for name, value in dataclasses.asdict(knobs).items() if value is not None}
-    if "network_options" in given:
-        given["network_options"] = dict(_option(word) for word in given["network_options"])
-    return given
-
-
-def _option(word: str) -> tuple[str, Any]:
-    key, equals, value = word.partition("=")
-    if not equals:
-        raise ConfigError(f"network_options {word!r}; expected key=value, e.g. drop=0.3")
-    try:
-        return key, yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"network_options {word!r}: its value is not YAML; expected e.g. drop=0.3") from error
-
-
-def _config(recipe: str | None, file: Path | None, knobs: Any, default: Config) -> Config:
-    """Return a recipe's, a file's or the default config with the knobs set on the command line."""
-    if recipe is not None and file is not None:
-        raise ConfigError(f"both --recipe {recipe} and --config {file}; expected one of them")
-    base = default
-    if file is not None:
-        base = Config.from_yaml(file)
-    elif recipe is not None:
-        base = find_recipe(recipe)
-    return Config.from_dict({**base.to_dict(), **_given(knobs)})
-
-
-@verb("train")
+@verb("train", instead={"phases": "write phases in a YAML file and give it with --config"})
 def train(
-    knobs: _AnyKnobs = _Knobs(),  # noqa: B008 - frozen
-    recipe: str | None = None,
-    config: Path | None = None,
-    out: Path | None = None,
-    resume: bool = False,
-    json: bool = False,
+    settings: Annotated[_Settings, arg(name="")] = _Settings(),  # noqa: B008 - frozen
+    recipe: _Recipe = None,
+    config: _File = None,
+    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/NAME)")] = None,
+    resume: Flag = False,
+    json: Flag = False,
 ) -> None:
-    """Train one net and leave its run folder.
+    """Train one net and write its run folder.
 
     Args:
-        knobs: every knob of the config.
-        recipe: where the knobs start from, e.g. quick, dsn-mnist, caffe-cifar10, fast-cifar10.
-        config: a YAML file of knobs to start from instead.
-        out: the run's folder; by itself runs/ and a name.
-        resume: go on where the run was stopped; start it if there is none.
-        json: print one JSON object.
+        settings: the settings of the config, in groups.
+        recipe: recipe that the settings start from, e.g. quick, dsn-mnist, caffe-cifar10 or fast-cifar10
+        config: YAML file that the settings start from
+        out: run folder
+        resume: go on with a run that was stopped; start it if there is none
+        json: print one JSON object
     """
     from deepsup.cli.progress import watching
     from deepsup.experiment import train as train_run
     from deepsup.record import Run
 
     if resume and out is not None and recipe is None and config is None and Run(out).exists:
-        settings = _config(None, None, knobs, Run(out).config)
-    else:
-        settings = _config(recipe, config, knobs, Config())
-    with watching(settings.total_epochs) as watch:
-        run = train_run(settings, out, resume=resume, watch=watch)
+        config = out / "config.yaml"
+    chosen = options.resolved(options.base(recipe, config, Config()), settings)
+    with watching(chosen.total_epochs) as watch, resumable(lambda: _go_on(watch.folder)):
+        run = train_run(chosen, out, resume=resume, watch=watch)
     result = run.result
     rows = [[name, f"{error:.2f} %"] for name, error in result["companions"].items()]
     if result["error"] is not None:
         rows.append(["output", f"{result['error']:.2f} %"])
-    text = (
-        f"{table(['layer', 'test error'], rows)}\n\n{_many(result['epochs'], 'epoch')} in {result['seconds']:.1f} s; "
-        f"the run is in {run.folder}\nnext: deepsup evaluate {run.folder}   or   deepsup compare"
-    )
-    show({"run": str(run.folder), **result}, text, json)
+    lines = [table(["layer", "test error"], rows), ""] if rows else []
+    lines.append(f"{_many(result['epochs'], 'epoch')} in {result['seconds']:.1f} s; the run is in {run.folder}")
+    lines.append(f"next: deepsup inspect {shlex.quote(str(run.folder))}")
+    if _comparable(chosen, result):
+        given = _shared(chosen, recipe, config, settings)
+        lines.append("next: " + options.command("compare", recipe, config, given, _unused(run.folder)))
+    show({"run": str(run.folder), **result}, "\n".join(lines), json)
 
 
-@verb("compare")
+def _go_on(folder: Path | None) -> str:
+    """Say how to go on with a training that was stopped."""
+    if folder is None:
+        return f"nothing was trained yet; start again: {same_command()}"
+    return f"the run is in {folder}; go on with: {shlex.join(['deepsup', 'train', '--out', str(folder), '--resume'])}"
+
+
+def _comparable(config: Config, result: dict[str, Any]) -> bool:
+    """Whether compare takes these settings: it chooses one learning rate, on a fifth of the training images."""
+    plain = not config.phases and config.anneal != "stall" and config.select != "best"
+    return plain and config.batch_size <= result["train_images"] * 4 // 5
+
+
+def _shared(config: Config, recipe: str | None, file: Path | None, settings: Any) -> dict[str, Any]:
+    """Return the settings that compare needs for the same data and network; the data are always named."""
+    given = {name: value for name, value in options.given(settings).items() if name not in _DECIDED}
+    return given if recipe or file else {"data": config.data} | given
+
+
+def _unused(folder: Path) -> Path:
+    """Return a folder beside this one that is not there yet."""
+    names = itertools.chain(["-compare"], (f"-compare-{number}" for number in itertools.count(2)))
+    return next(path for name in names if not (path := folder.with_name(folder.name + name)).exists())
+
+
+@verb("compare", instead=_INSTEAD)
 def compare(
-    knobs: _AnyCompareKnobs = _CompareKnobs(),  # noqa: B008 - frozen
-    recipe: str | None = None,
-    config: Path | None = None,
-    out: Path = Path("runs/compare"),
+    settings: Annotated[_CompareSettings, arg(name="")] = _CompareSettings(),  # noqa: B008 - frozen
+    recipe: _Recipe = None,
+    config: _File = None,
+    out: Annotated[Path, arg(metavar="DIR")] = Path("runs/compare"),
     seeds: int = 3,
-    rates: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1),
+    rates: Annotated[tuple[float, ...], arg(metavar="FLOAT ...")] = (0.003, 0.01, 0.03, 0.1),
     jobs: int = 1,
-    json: bool = False,
+    json: Flag = False,
 ) -> None:
-    """Do companions help? Train CNN-Softmax, DSN-Softmax, CNN-SVM and DSN-SVM on the same data and seeds.
+    """Compare CNN-Softmax, DSN-Softmax, CNN-SVM and DSN-SVM on the same data and seeds.
 
     Args:
-        knobs: every knob of the config that the methods do not decide.
-        recipe: where the knobs start from; by itself 500 of the embedded digits.
-        config: a YAML file of knobs to start from instead.
-        out: the folder of all its runs; a comparison that was stopped goes on there.
-        seeds: how many seeds to train each method with.
-        rates: learning rates to choose from on validation images, for each method.
-        jobs: how many runs to train at a time, each with its share of the cores.
-        json: print one JSON object.
+        settings: the settings of the config that the methods leave open, in groups.
+        recipe: recipe that the settings start from
+        config: YAML file that the settings start from
+        out: folder of all runs; a comparison that was stopped goes on there
+        seeds: number of seeds per method
+        rates: learning rates to choose from for each method, on validation images
+        jobs: number of runs to train at a time, each with its share of the cores
+        json: print one JSON object
     """
     from deepsup.cli.progress import counting
     from deepsup.experiment import compare as compare_methods
 
-    own_data = "data" in _given(knobs)
-    settings = _config(recipe, config, knobs, dataclasses.replace(quick(), train_size=None) if own_data else quick())
-    with counting("runs") as watch:
-        answer = compare_methods(settings, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
-    _look_inside(answer, out)
+    default = dataclasses.replace(quick(), train_size=None) if "data" in options.given(settings) else quick()
+    chosen = options.resolved(options.base(recipe, config, default), settings)
+    with counting("runs") as watch, resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
+        answer = compare_methods(chosen, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
+        _look_inside(answer, out)
     figure, report = _draw(answer, out)
-    show({**answer, "figure": figure, "report": report}, _comparison_text(answer, out, figure, report), json)
+    lines = [_comparison_text(answer), "", f"table: {out / 'comparison.json'}"]
+    lines += [f"figure: {figure}"] if figure else []
+    lines.append("next: " + shlex.join(["deepsup", "evaluate", *_folders(answer, out)]))
+    if not all(map(_certain, answer["differences"].values())):
+        more = ["--rates", *map(str, rates), "--jobs", str(jobs), "--seeds", str(max(5, 2 * seeds))]
+        lines.append("next: " + options.command("compare", recipe, config, options.given(settings), out, *more))
+    lines += [f"report: {report}"] if report else []
+    show({**answer, "figure": figure, "report": report}, "\n".join(lines), json)
+
+
+def _folders(answer: dict[str, Any], out: Path) -> Iterable[str]:
+    """Return the run folders of DSN-SVM, whose scores can be averaged."""
+    return (str(out / name) for name in answer["methods"]["DSN-SVM"]["runs"])
 
 
 def _look_inside(answer: dict[str, Any], out: Path) -> None:
@@ -176,7 +170,7 @@ def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
     return str(draw_methods(answer, out)), str(write_report([out]))
 
 
-def _comparison_text(answer: dict[str, Any], out: Path, figure: str | None, report: str | None) -> str:
+def _comparison_text(answer: dict[str, Any]) -> str:
     rows = []
     for method, each in answer["methods"].items():
         deviation = "" if each["deviation"] is None else f" ± {each['deviation']:.2f}"
@@ -189,9 +183,13 @@ def _comparison_text(answer: dict[str, Any], out: Path, figure: str | None, repo
         around = "" if interval is None else f", 95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}"
         seeds = _many(len(answer["seeds"]), "seed")
         lines.append(f"{pair}: {each['mean']:+.2f} points over {seeds}{around}{_verdict(each)}")
-    lines += ["", f"table: {out / 'comparison.json'}"] + ([f"figure: {figure}"] if figure else [])
-    lines.append(f"next: deepsup evaluate {out}/dsn-svm-*seed* (their vote), or your own images: --data DIR")
-    return "\n".join([*lines, *([f"report: {report}"] if report else [])])
+    return "\n".join(lines)
+
+
+def _certain(difference: dict[str, Any]) -> bool:
+    """Whether the interval of a difference leaves out 0."""
+    interval = difference["interval"]
+    return interval is not None and (interval[1] < 0 or interval[0] > 0)
 
 
 def _verdict(difference: dict[str, Any]) -> str:
@@ -208,13 +206,17 @@ def _many(count: int, what: str) -> str:
 
 
 @verb("evaluate")
-def evaluate(runs: _Runs, data: str | None = None, json: bool = False) -> None:
-    """Measure the test error of a run and of its companions; of several runs, that of their averaged scores.
+def evaluate(
+    runs: _Runs,
+    data: Annotated[str | None, arg(metavar="NAME|PATH", help_behavior_hint="(default: the run's own)")] = None,
+    json: Flag = False,
+) -> None:
+    """Measure the test error of a run and of its companions; for several runs, of their averaged scores.
 
     Args:
-        runs: run folders.
-        data: another data set than the run's own.
-        json: print one JSON object.
+        runs: run folders
+        data: data set to evaluate on
+        json: print one JSON object
     """
     from deepsup.experiment import evaluate as evaluate_runs
     from deepsup.record import Run
@@ -228,13 +230,15 @@ def evaluate(runs: _Runs, data: str | None = None, json: bool = False) -> None:
 
 
 @verb("predict")
-def predict(run: _Run, files: Annotated[tuple[Path, ...], Positional, arg(metavar="FILE")], json: bool = False) -> None:
-    """Say what image files show, with the run's own preprocessing.
+def predict(
+    run: _Run, files: Annotated[tuple[Path, ...], Positional, arg(metavar="FILE ...")], json: Flag = False
+) -> None:
+    """Predict the labels of image files, with the run's own preprocessing.
 
     Args:
-        run: a run folder.
-        files: image files.
-        json: print one JSON object.
+        run: run folder
+        files: image files
+        json: print one JSON object
     """
     from deepsup.experiment import predict as predict_files
     from deepsup.record import Run

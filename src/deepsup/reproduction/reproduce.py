@@ -19,6 +19,8 @@ from deepsup.reproduction.plan import Plan, Row, check_preset, smoked, with_seed
 from deepsup.reproduction.targets import find_target
 from deepsup.theory import study
 
+THEORY = "Theory: the lemmas and the theorem, simulated"
+
 
 def reproduce(
     name: str,
@@ -66,7 +68,7 @@ def record_folder(out: Path, name: str, preset: str) -> Path:
 
 def theory_body(preset: str) -> dict[str, Any]:
     """Return the record of the theory's simulation."""
-    return {"title": "Theory: the lemmas and the theorem, simulated", **study(preset)}
+    return {"title": THEORY, **study(preset)}
 
 
 def plan_of(name: str, preset: str, out: Path, seeds: int | None = None) -> Plan:

@@ -1,0 +1,118 @@
+"""Arguments that the parser refuses in, one line out: what was given, what was expected, what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_type_hints
+
+from deepsup.errors import nearest
+
+Function = Callable[..., int | None]
+"""What runs a verb; it may return an exit code."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Verb:
+    """A function of the command line and, for options that it does not have, what to use instead."""
+
+    function: Function
+    instead: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Option -> the type of its value; a boolean setting has two options."""
+        return dict(_options(get_type_hints(self.function, include_extras=True)))
+
+
+def _options(hints: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, hint in hints.items():
+        kind = getattr(hint, "__origin__", hint)
+        if dataclasses.is_dataclass(kind):
+            found += _options(get_type_hints(kind))
+        elif name != "return":
+            option = name.replace("_", "-")
+            found.append((f"--{option}", hint))
+            if hint == bool | None:
+                found.append((f"--no-{option}", hint))
+    return found
+
+
+def find(words: Sequence[str], verbs: Mapping[str, Verb]) -> str | None:
+    """Return the verb that the words begin with."""
+    return next((name for name in (" ".join(words[:2]), " ".join(words[:1])) if name in verbs), None)
+
+
+def modern(words: Sequence[str], verb: Verb) -> list[str]:
+    """Return the words with ``--test False``, the spelling of earlier versions, as ``--no-test``."""
+    options, found = verb.options, list[str]()
+    for word in words:
+        option, equals, value = word.partition("=")
+        if equals and options.get(option) == bool | None:
+            found.append(option)
+            word = value
+        if word in ("True", "False") and found and options.get(found[-1]) == bool | None:
+            found[-1] = found[-1] if word == "True" else f"--no-{found[-1][2:]}"
+        else:
+            found.append(word)
+    return found
+
+
+def explain(words: Sequence[str], verbs: Mapping[str, Verb], box: str) -> str:
+    """Say what is wrong with the words; ``box`` is what the parser said of them."""
+    name = find(words, verbs)
+    if name is None:
+        return _no_verb(words, verbs)
+    verb = verbs[name]
+    for word in words:
+        option = word.partition("=")[0].replace("_", "-")
+        if option.startswith("--") and option not in {*verb.options, "--help"}:
+            return f"{name} has no option {option}; {_remedy(option, name, verb)}"
+    return _one_line(box, name) or f"wrong arguments; run deepsup {name} --help"
+
+
+def _no_verb(words: Sequence[str], verbs: Mapping[str, Verb]) -> str:
+    """Say that the words name no verb; those of a group, ``data``, take a second word."""
+    first, second = (*words, "", "")[:2]
+    members = [name.split()[1] for name in verbs if name.startswith(f"{first} ")]
+    known = members or list(dict.fromkeys(name.split()[0] for name in verbs))
+    word, place = (second, first) if members else (first, "deepsup")
+    if not word or word.startswith("-"):
+        return f"{place} got {word or 'no verb'}; expected a verb first: {', '.join(known)}"
+    return f"{place} has no verb {word!r}; {nearest(word, known, most=len(known))}"
+
+
+def _remedy(option: str, name: str, verb: Verb) -> str:
+    bare = option.removeprefix("--")
+    if bare in verb.instead:
+        return verb.instead[bare]
+    close = difflib.get_close_matches(bare, [each.removeprefix("--") for each in verb.options], n=2)
+    if close:
+        return "did you mean " + " or ".join(f"--{each}" for each in close) + "?"
+    return f"run deepsup {name} --help for the options that it has"
+
+
+def _one_line(box: str, name: str) -> str:
+    """Return the text inside a box of lines in our words; rules between paragraphs become semicolons."""
+    inside = [line.strip("│ \t") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
+    paragraphs = re.split(r"[─-]{10,}", " ".join(inside))
+    if not box.startswith("╭"):
+        del paragraphs[:1]  # a terminal without such characters: the title stands above the first rule
+    text = "; ".join(" ".join(each.split()).rstrip(".") for each in paragraphs)
+    for theirs, ours in _WORDS.items():
+        text = re.sub(theirs, ours.format(name=name), text)
+    return text
+
+
+_WORDS = {
+    r"(\. Got errors:|; Argument helptext:).*(; For full)": r"\2",
+    r"; For full helptext, (run|see):? .*": "; run deepsup {name} --help",
+    r"Error parsing (\S+): no type matching \W*(\w+).* instantiated from \[(.*?)\]": r"\1 got \3; expected \2",
+    r"Missing value for argument '(\S+)'[^;]*": r"\1 got no value; expected one",
+    r"Missing from deepsup [a-z ]+: (.*?) \(required\)": r"{name} got too few arguments; expected \1",
+    r"Unrecognized options: ([^;]*)": r"{name} does not take \1",
+}
+"""What the parser says -> how we say it; what is not here stays as it is."""
