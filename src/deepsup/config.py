@@ -91,12 +91,15 @@ class Config:
         ("network",), "layers that get a companion: their names, or network (the network's own choice), auto or none"
     )
     pool: str = _supervision(
-        "none", "pooling of a feature map before its companion: none, avg, max or a size", metavar="NAME|INT"
+        "4", "pooling of a feature map before its companion: none, avg, max or a size", metavar="NAME|INT"
     )
     hidden: tuple[int, ...] = _supervision((), "widths of the hidden layers of a companion", least=1)
-    companion_init: str = _supervision("torch", "initialization of the companions", among="torch caffe")
+    companion_length: float = _supervision(
+        8.0, "length to which the features of each image are scaled before the companion; 0 is off", least=0
+    )
+    companion_init: str = _supervision("zero", "initialization of the companions", among="zero torch caffe")
     loss: str = _objective(
-        "squared_hinge", "loss of the output", among="squared_hinge hinge squared_hinge_ovr hinge_ovr softmax"
+        "softmax", "loss of the output", among="squared_hinge hinge squared_hinge_ovr hinge_ovr softmax"
     )
     companion_loss: str | None = _objective(
         None, "loss of the companions, one of those of --loss", unset="the output's"
@@ -106,12 +109,12 @@ class Config:
         (0.0,), "threshold at or below which a companion's loss counts as 0: one for all, or one per tap", least=0
     )
     balance: float = _objective(1.0, "factor in front of every loss, the C of the paper", least=0)
-    schedule: str = _objective("constant", "decay of alpha over training: constant, linear, paper or cut:FRACTION")
+    schedule: str = _objective("linear", "decay of alpha over training: constant, linear, paper or cut:FRACTION")
     norms: bool = _objective(False, "add the |w|^2 terms of the paper to the objective")
     label_smoothing: float = _objective(0.0, "label smoothing of a softmax loss", least=0, most=1)
     epochs: int = _optimization(20, "passes over the training images", least=1)
     batch_size: int = _optimization(128, "images per step, over all processes", least=1)
-    lr: float = _optimization(0.005, "learning rate", least=0)
+    lr: float = _optimization(0.03, "learning rate", least=0)
     optimizer: str = _optimization(
         "sgd", "optimizer: sgd, or muon for the convolutions of a net with norm layers", among="sgd muon"
     )
@@ -140,7 +143,7 @@ class Config:
     warmup: float = _optimization(
         0.2, "fraction of training in which the learning rate rises, under --anneal triangle", least=0, most=1
     )
-    head_lr: float = _optimization(0.01, "learning rate of the companions, as a multiple of the learning rate", least=0)
+    head_lr: float = _optimization(1.0, "learning rate of the companions, as a multiple of the learning rate", least=0)
     head_lr_decay: bool = _optimization(
         False, "multiply the companions' learning rate by (1 + 1e-4 i)^-0.75 at iteration i, as the authors' code does"
     )
@@ -220,6 +223,11 @@ class Config:
             if key not in known:
                 raise ConfigError(f"{where}: no knob {key!r}; {nearest(str(key), known)}")
         return Config(**given)
+
+    @staticmethod
+    def recorded(given: Mapping[str, Any], where: str = "config") -> Config:
+        """Make a Config of what a run or a record holds; settings that are newer than it are as they were then."""
+        return Config.from_dict({"companion_length": 0.0, **given}, where)
 
     @staticmethod
     def from_yaml(path: str | os.PathLike[str]) -> Config:

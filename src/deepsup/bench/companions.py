@@ -1,6 +1,7 @@
 """A network's name -> what companions cost: a supervised step over a plain one, all gated, and stripped inference."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -34,14 +35,14 @@ def net_of(name: str, taps: Iterable[str], pool: str = "none") -> DeeplySupervis
     """Return a supervised network in channels_last."""
     torch.manual_seed(0)
     network = network_of(name).to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs
-    companion = Companion(pool=pool)  # type: ignore[arg-type] # it checks itself
+    companion = replace(Companion.paper(), pool=pool)  # type: ignore[arg-type] # it checks itself
     return supervise(network, at=taps, num_classes=CLASSES, example=batch_of(2)[0], companion=companion)
 
 
 def step_of(net: DeeplySupervised, images: Tensor, labels: Tensor, gamma: float = 0.0) -> Callable[[], None]:
     """Return a function that takes one training step."""
     net.train()
-    objective = Objective(net, gamma=gamma if net.taps else 0.0, norms=False)
+    objective = Objective.caffe(net, gamma=gamma if net.taps else 0.0, schedule="constant")
     optimizer = torch.optim.SGD(net.parameters(), lr=BARELY, momentum=0.9)
 
     def step() -> None:

@@ -184,7 +184,7 @@ def text(budget: Budget, seed: int) -> Data:
 
 def summary(errors: dict[Cell, float], budget: Budget) -> dict[str, Any]:
     """Return a row for each model and optimizer, and the geometric mean of the ratios where the plain model trains."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for model, optimizer in dict.fromkeys((cell.model, cell.optimizer) for cell in errors):
         plain, ours = (
             [e for cell, e in errors.items() if (cell.model, cell.optimizer, cell.supervised) == (model, optimizer, on)]

@@ -27,6 +27,7 @@ def build_net(config: Config, classes: int, shape: Sequence[int]) -> DeeplySuper
     companion = Companion(
         pool=int(config.pool) if config.pool.isdigit() else config.pool,  # type: ignore[arg-type] # it checks itself
         hidden=config.hidden,
+        length=config.companion_length or None,
         init=config.companion_init,  # type: ignore[arg-type]
     )
     net = supervise(network, at=taps_of(config, network), num_classes=classes, example=example, companion=companion)

@@ -65,7 +65,7 @@ def load_model(run: Run) -> Model:
 
 def restored(about: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
     """Build the net again and give it its weights."""
-    config = Config.from_dict({**about["config"], "device": "cpu", "compile": False})
+    config = Config.recorded({**about["config"], "device": "cpu", "compile": False})
     classes, shape = tuple(about["classes"]), tuple(about["shape"])
     arrays = {name.removeprefix("normalize."): t for name, t in tensors.items() if name.startswith("normalize.")}
     normalize = Normalizer.from_state({"steps": about["steps"], "arrays": arrays})

@@ -146,7 +146,7 @@ class Experiment:
         """Go back to a checkpoint of this config and these data."""
         state = checkpoint.load(path)
         try:
-            held = Config.from_dict(state["config"], str(path))  # an older one has fewer knobs
+            held = Config.recorded(state["config"], str(path))  # an older one has fewer knobs
             changed = {key for change in self.run.changes for key in change["changed"]}
             free = FREE | changed | (MENDING if self.run.diverged is not None else set())
             check_same(self.run, self.config.to_dict(), held.to_dict(), free)

@@ -176,7 +176,7 @@ def repeat(record: Mapping[str, Any], row_name: str, seed: int, folder: Path) ->
     before = torch.get_num_threads()
     torch.set_num_threads(row["threads"][place])
     try:
-        run = train(Config.from_dict({**row["config"], "seed": seed}), folder)
+        run = train(Config.recorded({**row["config"], "seed": seed}), folder)
     finally:
         torch.set_num_threads(before)
     return row["values"][place], float(run.result["error"])

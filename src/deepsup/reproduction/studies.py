@@ -5,15 +5,16 @@ from dataclasses import replace
 from deepsup.config import Config, Phase
 from deepsup.experiment.arms import Arm
 from deepsup.experiment.compare import METHODS, for_method
-from deepsup.recipes import find_recipe
+from deepsup.recipes import FLAT, find_recipe
 from deepsup.reproduction.plan import Plan, Row, at, differences
 
 RATES = (0.003, 0.01, 0.03, 0.1)
 ALPHAS = (0.1, 1.0)
 SIZE_SEEDS = {500: 10, 60000: 3}
 SMALL = Config(
-    data="mnist", network="cnn", train_size=1000, epochs=20, batch_size=50, tensorboard=False, gradient_every=0
-)
+    data="mnist", network="cnn", train_size=1000, epochs=20, batch_size=50, tensorboard=False, gradient_every=0,
+    loss="squared_hinge", alpha=(0.3,), schedule="constant", head_lr=0.01, lr=0.005, **FLAT,
+)  # fmt: skip
 """What the studies on few digits train on a CPU: a conventional CNN with the paper's two dropouts."""
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from deepsup.objective import Objective
 from deepsup.objective.losses import squared_hinge
-from deepsup.supervision import supervise
+from deepsup.supervision import Companion, supervise
 
 LABELS = torch.tensor([0, 1])
 STEPS, DRAWS = 100, 256
@@ -47,11 +47,11 @@ def copied_brackets(depth: int, seed: int) -> tuple[float, float]:
         layers = [first, *(identity_layer(6) for _ in range(depth))]
         trunk = nn.Sequential(*layers, nn.Flatten(), nn.Linear(6 * 5 * 5, 3))
         images, labels = torch.randn(12, 1, 5, 5), torch.arange(12) % 3
-        net = supervise(trunk, ["0", str(depth)], num_classes=3, example=images)
+        net = supervise(trunk, ["0", str(depth)], num_classes=3, example=images, companion=Companion.paper())
     low, high = (net.head(name).classifier for name in net.taps)
     high.load_state_dict(low.state_dict())
     # gamma 0 and alpha 1: a companion's part of the objective is its whole bracket
-    parts = Objective(net, "squared_hinge")(net(images), labels).companions
+    parts = Objective.paper(net, schedule="constant")(net(images), labels).companions
     return parts["0"].item(), parts[str(depth)].item()
 
 
