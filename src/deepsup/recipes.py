@@ -75,8 +75,8 @@ def caffe_cifar10() -> Config:
     return Config(
         data="cifar10", network="nin-cifar10", normalize="gcn-zca", shuffle=False, batch_size=100, momentum=0.9,
         network_options={"dropout": "caffe", "init": "caffe"}, **{**FLAT, "companion_init": "caffe"},
-        loss="squared_hinge_ovr", norms=False, alpha=(1.0,), schedule="constant", weight_decay=5e-4, published_rates=True, head_lr=0.001,
-        head_lr_decay=True, anneal="epochs",
+        loss="squared_hinge_ovr", norms=False, alpha=(1.0,), schedule="constant", weight_decay=5e-4,
+        published_rates=True, head_lr=0.001, head_lr_decay=True, anneal="epochs",
         phases=(
             Phase(100, 0.025),
             Phase(240, 0.025, companions=False, reset_momentum=True, anneal_at=(200,), anneal_factor=20),

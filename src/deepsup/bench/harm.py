@@ -133,7 +133,7 @@ def fit(
     order = torch.Generator().manual_seed(cell.seed)
     torch.manual_seed(cell.seed)  # dropout
     for epoch in range(budget.epochs):
-        for batch in torch.randperm(len(inputs), generator=order).split(budget.batch):
+        for batch in torch.split(torch.randperm(len(inputs), generator=order), budget.batch):
             try:
                 loss = loss_of(inputs[batch], labels[batch], epoch / budget.epochs)
             except ValueError:  # scores that are not finite
@@ -151,7 +151,7 @@ def fit(
 def error_percent(model: nn.Module, inputs: Tensor, labels: Tensor) -> float:
     """Return how many of 100 test samples get a wrong label, in evaluation mode."""
     model.eval()
-    said = torch.cat([model(part).argmax(1) for part in inputs.split(500)])
+    said = torch.cat([model(part).argmax(1) for part in torch.split(inputs, 500)])
     return 100 * int((said != labels).sum()) / len(labels)
 
 

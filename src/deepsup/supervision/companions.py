@@ -190,9 +190,8 @@ class Head(nn.Module):
 def scaled(features: Tensor, length: float) -> Tensor:
     """Scale the features [B, ...] of each sample to the same L2 norm; a sample of zeros stays as it is."""
     dims = tuple(range(1, features.ndim))
-    norm = torch.linalg.vector_norm(
-        features, dim=dims, keepdim=True, dtype=torch.promote_types(features.dtype, torch.float32)
-    )
+    exact = torch.promote_types(features.dtype, torch.float32)  # in half precision the squares could overflow
+    norm: Tensor = torch.linalg.vector_norm(features, dim=dims, keepdim=True, dtype=exact)
     return features * (length / norm.clamp(min=1e-6)).to(features.dtype)
 
 
