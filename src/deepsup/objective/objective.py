@@ -23,8 +23,8 @@ from deepsup.objective.watch import Watch
 from deepsup.supervision import DeeplySupervised, DeepOutput
 
 # Where the paper and its authors' code differ (docs/supervision.md has the whole table).
-PAPER: dict[str, Any] = {"loss": "squared_hinge", "norms": True, "schedule": "paper"}
-CAFFE: dict[str, Any] = {"loss": "squared_hinge_ovr", "norms": False, "schedule": "cut:0.25"}
+PAPER: dict[str, Any] = {"loss": "squared_hinge", "alpha": 1.0, "norms": True, "schedule": "paper"}
+CAFFE: dict[str, Any] = {"loss": "squared_hinge_ovr", "alpha": 1.0, "norms": False, "schedule": "cut:0.25"}
 
 
 class Loss(NamedTuple):

@@ -68,12 +68,12 @@ class Companion:
     @classmethod
     def paper(cls) -> "Companion":
         """Return the paper's companion, for taps behind f (the activation and pooling of a layer)."""
-        return cls()
+        return cls(pool="none")
 
     @classmethod
     def caffe(cls) -> "Companion":
         """Return the companion of the authors' Caffe code, for taps on raw convolution outputs."""
-        return cls(init="caffe")
+        return cls(pool="none", init="caffe")
 
 
 class FlatLinear(nn.Linear):
