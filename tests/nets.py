@@ -1,11 +1,19 @@
 """Small nets that the tests supervise: one with maps, one with tokens, one with vectors."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from deepsup import Objective
+
 CLASSES = 3
+
+
+def objective_of(net: nn.Module, loss: Any = "squared_hinge", **settings: Any) -> Objective:
+    """An objective with every setting named, whatever the library's defaults are."""
+    return Objective(net, loss, **({"alpha": 1.0, "gamma": 0.0, "schedule": "constant", "norms": True} | settings))
 
 
 class ConvNet(nn.Module):

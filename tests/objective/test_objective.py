@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from nets import CLASSES, ConvNet, images, labels, mlp
+from nets import CLASSES, ConvNet, images, labels, mlp, objective_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -28,7 +28,7 @@ def run(net: DeeplySupervised, progress: float = 0.0, **settings: Any) -> tuple[
     torch.manual_seed(1)
     x, y = batch()
     net.zero_grad(set_to_none=True)
-    loss = Objective(net, **settings)(net(x), y, progress=progress)
+    loss = objective_of(net, **settings)(net(x), y, progress=progress)
     loss.total.backward()
     gradients = {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
     assert gradients.keys() == dict(net.named_parameters()).keys()  # also 0 is a gradient
@@ -44,7 +44,7 @@ def test_the_value_is_the_papers() -> None:
     x, y = batch()
     out = net(x)
     alpha, gamma, c = {"conv1": 0.3, "conv2": 0.7}, {"conv1": 1.0, "conv2": 0.2}, 2.5
-    loss = Objective(net, "squared_hinge", alpha=alpha, gamma=gamma, balance=c)(out, y)
+    loss = objective_of(net, "squared_hinge", alpha=alpha, gamma=gamma, balance=c)(out, y)
 
     def bracket(scores: Tensor, layer: nn.Module) -> Tensor:  # |w|^2 + C times the mean loss, by loops
         slack = [
@@ -92,7 +92,7 @@ def test_gradients_of_w_out_and_w_m_are_the_papers_closed_form() -> None:
     net = supervise(mlp().double(), at=["1", "3"], num_classes=CLASSES, example=torch.zeros(1, 6, dtype=torch.float64))
     x, y = torch.randn(5, 6, dtype=torch.float64), labels(5)
     alpha = {"1": 0.4, "3": 0.8}
-    Objective(net, "squared_hinge", alpha=alpha)(net(x), y).total.backward()
+    objective_of(net, "squared_hinge", alpha=alpha)(net(x), y).total.backward()
     layers: dict[str, tuple[Any, Tensor, float]] = {
         "1": (net.head("1").classifier, net.trunk[:2](x), 0.4),
         "3": (net.head("3").classifier, net.trunk[:4](x), 0.8),
@@ -193,7 +193,7 @@ def test_output_and_companions_may_have_different_losses(output: str, companion:
     net = small_net()
     x, y = batch()
     out = net(x)
-    loss = Objective(net, output, companion_loss={"conv1": companion, "conv2": "hinge"}, norms=False)(out, y)
+    loss = objective_of(net, output, companion_loss={"conv1": companion, "conv2": "hinge"}, norms=False)(out, y)
     assert loss.output == LOSSES[output](out.scores, y).mean()
     assert loss.companions["conv1"] == LOSSES[companion](out.companions["conv1"], y).mean()
     assert loss.companions["conv2"] == LOSSES["hinge"](out.companions["conv2"], y).mean()
@@ -203,9 +203,9 @@ def test_a_callable_loss_may_give_one_value_a_sample_or_their_mean() -> None:
     net = small_net()
     x, y = batch()
     out = net(x)
-    expected = Objective(net, "softmax")(out, y).total
-    torch.testing.assert_close(Objective(net, F.cross_entropy)(out, y).total, expected)
-    each = Objective(net, lambda s, t: F.cross_entropy(s, t, reduction="none"))(out, y).total
+    expected = objective_of(net, "softmax")(out, y).total
+    torch.testing.assert_close(objective_of(net, F.cross_entropy)(out, y).total, expected)
+    each = objective_of(net, lambda s, t: F.cross_entropy(s, t, reduction="none"))(out, y).total
     torch.testing.assert_close(each, expected)
 
 
@@ -215,7 +215,7 @@ def test_nothing_is_nothing_also_when_it_overflows(settings: dict[str, Any]) -> 
     x, y = batch()
     out = net(x.float().double())
     huge = {name: 1e30 * scores.float() for name, scores in out.companions.items()}
-    loss = Objective(net, norms=False, **settings)(DeepOutput(out.scores, huge), y, progress=1.0)
+    loss = objective_of(net, norms=False, **settings)(DeepOutput(out.scores, huge), y, progress=1.0)
     assert not loss.companion_losses["conv1"].isfinite()
     assert loss.total == loss.output
     loss.total.backward()
@@ -227,7 +227,7 @@ def test_a_parametrized_output_layer_counts_with_its_weight() -> None:
     nn.utils.parametrizations.weight_norm(model.fc)
     net = supervise(model, at=[], num_classes=CLASSES, example=images(1))
     x, y = images(), labels()
-    loss = Objective(net)(net.eval()(x), y)
+    loss = objective_of(net)(net.eval()(x), y)
     expected = model.fc.weight.square().sum() + model.fc.bias.square().sum() + loss.output_loss
     torch.testing.assert_close(loss.output, expected)
 
@@ -240,12 +240,12 @@ def test_progress_does_not_change_the_precision() -> None:
     net = bare_net()
     net = supervise(net.strip(), at=["conv1"], num_classes=CLASSES, example=images(1))
     for progress in (0.5, np.float32(0.5), torch.tensor(0.5, dtype=torch.float64)):
-        total = Objective(net, schedule="linear")(net(images()), labels(), progress=progress).total
+        total = objective_of(net, schedule="linear")(net(images()), labels(), progress=progress).total
         assert total.dtype == torch.float32
         assert total.shape == ()
     for bad in ("0.5", torch.tensor([0.5])):
         with pytest.raises(DeepsupError, match="expected a fraction of training"):
-            Objective(net)(net(images()), labels(), progress=bad)
+            objective_of(net)(net(images()), labels(), progress=bad)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_progress_does_not_change_the_precision() -> None:
 def test_a_schedule_that_moves_needs_the_progress(schedule: Any, name: str) -> None:
     net = small_net()
     x, y = batch()
-    objective = Objective(net, "softmax", schedule=schedule)
+    objective = objective_of(net, "softmax", schedule=schedule)
     with pytest.raises(DeepsupError, match=f"schedule {name} needs the progress .*progress=epoch / epochs.*'constant'"):
         objective(net(x), y)
     objective(net(x), y, progress=0.5)
@@ -270,7 +270,7 @@ def test_a_schedule_that_moves_needs_the_progress(schedule: Any, name: str) -> N
 def test_a_constant_schedule_needs_no_progress() -> None:
     net = small_net()
     x, y = batch()
-    objective = Objective(net, "softmax", schedule="constant")
+    objective = objective_of(net, "softmax", schedule="constant")
     assert torch.equal(objective(net(x), y).total, objective(net(x), y, progress=0.7).total)
 
 
@@ -291,7 +291,7 @@ def test_a_loss_that_sums_over_the_batch_is_refused(rows: int, where: str) -> No
     )
     message = r"it is a sum; expected the mean over the batch .*reduction='mean' or reduction='none'"
     with pytest.raises(DeepsupError, match=message):
-        Objective(net, schedule="constant", **losses)(out, y[:rows])
+        objective_of(net, schedule="constant", **losses)(out, y[:rows])
 
 
 def test_a_scalar_loss_is_looked_at_once_and_without_a_trace() -> None:
@@ -303,7 +303,7 @@ def test_a_scalar_loss_is_looked_at_once_and_without_a_trace() -> None:
         sizes.append(len(scores))
         return F.cross_entropy(scores + 1e-3 * torch.randn_like(scores), y)
 
-    objective = Objective(net, noisy, schedule="constant", norms=False)
+    objective = objective_of(net, noisy, schedule="constant", norms=False)
     out = net(x)
     torch.manual_seed(5)
     first = objective(out, y)
@@ -316,7 +316,7 @@ def test_a_scalar_loss_is_looked_at_once_and_without_a_trace() -> None:
 def test_a_loss_of_0_says_nothing_about_sums() -> None:
     net = small_net()
     x, y = batch()
-    objective = Objective(net, lambda s, t: s.sum() * 0 if len(s) < 6 else summed(s, t), schedule="constant")
+    objective = objective_of(net, lambda s, t: s.sum() * 0 if len(s) < 6 else summed(s, t), schedule="constant")
     objective(net(x[:2]), y[:2])
     with pytest.raises(DeepsupError, match="it is a sum"):
         objective(net(x), y)
@@ -332,7 +332,7 @@ def test_numbers_of_any_kind_will_do() -> None:
 def test_a_weight_of_2_is_a_sample_given_twice() -> None:
     net = small_net()
     x, y = batch()
-    objective = Objective(net, gamma=0.5, alpha=0.3)
+    objective = objective_of(net, gamma=0.5, alpha=0.3)
     weighted = objective(net(x), y, weights=torch.tensor([2.0, 1, 1, 0, 1, 1], dtype=torch.float64))
     rows = torch.tensor([0, 0, 1, 2, 4, 5])
     torch.testing.assert_close(weighted.total, objective(net(x[rows]), y[rows]).total)
@@ -354,7 +354,7 @@ def test_paper_mode_and_caffe_mode() -> None:
 
 def test_a_net_without_companions_has_the_output_alone() -> None:
     net = supervise(ConvNet(), at=[], num_classes=CLASSES, example=images(1))
-    loss = Objective(net, "softmax")(net(images()), labels())
+    loss = objective_of(net, "softmax")(net(images()), labels())
     assert loss.total == loss.output
     assert loss.companions == {}
 
@@ -363,7 +363,7 @@ def test_half_precision_scores_are_summed_in_single() -> None:
     net = small_net()
     scores = torch.randn(64, CLASSES)
     out = DeepOutput(scores.bfloat16(), {m: scores.bfloat16() for m in TAPS})
-    loss = Objective(net, norms=False)(out, labels(64))
+    loss = objective_of(net, norms=False)(out, labels(64))
     assert loss.total.dtype == torch.float32
     assert loss.output == LOSSES["squared_hinge"](scores.bfloat16().float(), labels(64)).mean()
 
@@ -390,13 +390,13 @@ def bare_net() -> DeeplySupervised:
 def test_bad_labels(y: Any, message: str) -> None:
     net = bare_net()
     with pytest.raises(DeepsupError, match=message):
-        Objective(net)(DeepOutput(SCORES, {}), y)
+        objective_of(net)(DeepOutput(SCORES, {}), y)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.int32, torch.int64])
 def test_any_whole_type_of_labels_will_do(dtype: torch.dtype) -> None:
     net = bare_net()
-    assert Objective(net, norms=False)(DeepOutput(SCORES, {}), labels().to(dtype)).total == CLASSES - 1
+    assert objective_of(net, norms=False)(DeepOutput(SCORES, {}), labels().to(dtype)).total == CLASSES - 1
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -404,9 +404,9 @@ def test_scores_that_are_no_numbers(bad: float) -> None:
     net, scores = small_net(), SCORES.clone()
     scores[2, 1] = bad
     with pytest.raises(DeepsupError, match=r"scores of the output are not finite \(first at sample 2"):
-        Objective(net)(DeepOutput(scores, {}), labels())
+        objective_of(net)(DeepOutput(scores, {}), labels())
     with pytest.raises(DeepsupError, match=r"scores of the companion at 'conv1' are not finite \(first at sample 2"):
-        Objective(net)(DeepOutput(SCORES, {"conv1": scores}), labels())
+        objective_of(net)(DeepOutput(SCORES, {"conv1": scores}), labels())
 
 
 @pytest.mark.parametrize(
@@ -431,7 +431,7 @@ def test_scores_that_are_no_numbers(bad: float) -> None:
 )
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(DeepsupError, match=message):
-        Objective(small_net(), **settings)
+        objective_of(small_net(), **settings)
 
 
 def test_other_bad_input() -> None:
@@ -441,21 +441,21 @@ def test_other_bad_input() -> None:
     with pytest.raises(DeepsupError, match="net is a ConvNet without companions"):
         Objective(ConvNet())
     with pytest.raises(DeepsupError, match="output is a Tensor; expected what the supervised net returns"):
-        Objective(net)(out.scores, y)  # type: ignore[arg-type]
+        objective_of(net)(out.scores, y)  # type: ignore[arg-type]
     with pytest.raises(DeepsupError, match=r"has companions at \['conv9'\], the objective is for \['conv1', 'conv2'\]"):
-        Objective(net)(DeepOutput(out.scores, {"conv9": out.scores}), y)
+        objective_of(net)(DeepOutput(out.scores, {"conv9": out.scores}), y)
     with pytest.raises(DeepsupError, match=r"has companions at \[\], the objective is for"):
-        Objective(net)(DeepOutput(out.scores, {}), y)  # a stripped net does not train on in silence
+        objective_of(net)(DeepOutput(out.scores, {}), y)  # a stripped net does not train on in silence
     with pytest.raises(DeepsupError, match="the batch is empty"):
-        Objective(net)(DeepOutput(torch.zeros(0, CLASSES), {}), torch.zeros(0, dtype=torch.long))
+        objective_of(net)(DeepOutput(torch.zeros(0, CLASSES), {}), torch.zeros(0, dtype=torch.long))
     with pytest.raises(DeepsupError, match=r"weights are \[2\]; expected one number per sample: \[6\]"):
-        Objective(net)(out, y, weights=torch.ones(2))
+        objective_of(net)(out, y, weights=torch.ones(2))
     with pytest.raises(DeepsupError, match="expected numbers of at least 0, not all 0"):
-        Objective(net)(out, y, weights=torch.zeros(6))
+        objective_of(net)(out, y, weights=torch.zeros(6))
     with pytest.raises(DeepsupError, match=r"the loss returns shape \[\] for 6 samples"):
-        Objective(net, F.cross_entropy)(out, y, weights=torch.ones(6))
+        objective_of(net, F.cross_entropy)(out, y, weights=torch.ones(6))
     with pytest.raises(DeepsupError, match=r"progress=1\.5"):
-        Objective(net)(out, y, progress=1.5)
+        objective_of(net)(out, y, progress=1.5)
 
 
 def test_norms_need_an_output_layer() -> None:
@@ -463,5 +463,5 @@ def test_norms_need_an_output_layer() -> None:
     net = supervise(trunk, at=["1"], num_classes=CLASSES, example=torch.zeros(1, 6))
     out = net(torch.randn(4, 6))
     with pytest.raises(DeepsupError, match=r"no linear or convolution layer with 3 outputs.*norms=False"):
-        Objective(net)(out, labels())
-    Objective(net, norms=False)(out, labels())
+        objective_of(net)(out, labels())
+    objective_of(net, norms=False)(out, labels())

@@ -23,7 +23,7 @@ def small_net(**settings: Any) -> DeeplySupervised:
 
 
 def train(
-    net: DeeplySupervised,
+    net: nn.Module,
     parameters: Iterator[nn.Parameter],
     make: Callable[..., Any] = torch.optim.SGD,
     objective: Objective | None = None,
@@ -174,6 +174,31 @@ def test_companions_sized_on_the_first_forward() -> None:
     assert train(net, net.parameters()) == 0
     net = supervise(ConvNet(), at=["conv1", "conv2"], num_classes=CLASSES)
     assert train(net, net.trunk.parameters()) == 1
+
+
+def test_a_net_that_is_cast_in_the_middle() -> None:
+    net = small_net()
+    objective = Objective(net, **SETTINGS)
+    step(objective, net.trunk.parameters(), 2)
+    net.double()
+    total = objective(net(images(dtype=torch.float64)), labels()).total
+    assert total.dtype == torch.float64
+
+
+@pytest.fixture
+def one_process() -> Iterator[None]:
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.parametrize(("whole", "warnings_"), [(True, 0), (False, 1)])
+def test_distributed_training(whole: bool, warnings_: int) -> None:
+    net = small_net()
+    parallel = nn.parallel.DistributedDataParallel(net)
+    objective = Objective(parallel, **SETTINGS)
+    assert train(parallel, (net if whole else net.trunk).parameters(), objective=objective) == warnings_
 
 
 def test_compiled_steps_are_left_alone() -> None:

@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 import torch
-from nets import CLASSES, ConvNet
+from nets import CLASSES, ConvNet, objective_of
 from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from deepsup import DeeplySupervised, Objective, supervise
+from deepsup import Companion, DeeplySupervised, supervise
 from deepsup.training.distributed import joined
 
 BATCH = 8
@@ -21,7 +21,8 @@ def build() -> tuple[DeeplySupervised, Tensor, Tensor]:
     x[: BATCH // 2] *= 4
     y = torch.arange(BATCH) % CLASSES
     model = ConvNet().double().eval()
-    return supervise(model, at=["conv1", "pool1", "conv2"], num_classes=CLASSES, example=x[:1]), x, y
+    taps, companion = ["conv1", "pool1", "conv2"], Companion.paper()
+    return supervise(model, at=taps, num_classes=CLASSES, companion=companion, example=x[:1]), x, y
 
 
 def settings(net: DeeplySupervised, x: Tensor, y: Tensor, case: str) -> dict[str, dict[str, float]]:
@@ -29,7 +30,7 @@ def settings(net: DeeplySupervised, x: Tensor, y: Tensor, case: str) -> dict[str
     alpha = {"conv1": 0.5, "pool1": 0.0, "conv2": 0.7}
     with torch.no_grad():
         whole, *halves = (
-            Objective(net)(net(x[rows]), y[rows]).companions["conv1"].item()
+            objective_of(net)(net(x[rows]), y[rows]).companions["conv1"].item()
             for rows in (slice(None), slice(BATCH // 2), slice(BATCH // 2, None))
         )
     gamma = {"gated": 1e6, "open for one": whole - 0.1 * (whole - min(halves))}
@@ -42,7 +43,7 @@ def run(case: str, folder: Path, rank: int) -> None:
     rows = slice(rank * BATCH // 2, (rank + 1) * BATCH // 2)
     net, x, y = build()
     parallel = DistributedDataParallel(net)
-    objective = Objective(parallel, **settings(net, x, y, case))
+    objective = objective_of(parallel, **settings(net, x, y, case))
     for _ in range(2):  # a second step raises where a parameter was not used in the first
         parallel.zero_grad()
         loss = objective(parallel(x[rows]), y[rows])

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from nets import CLASSES, ConvNet, TokenNet, images, labels, mlp
+from nets import CLASSES, ConvNet, TokenNet, images, labels, mlp, objective_of
 from torch import Tensor, nn
 
-from deepsup import Companion, DeeplySupervised, DeepOutput, Objective, supervise
+from deepsup import Companion, DeeplySupervised, DeepOutput, supervise
 
 Kind = tuple[nn.Module, list[str], Callable[[int], Tensor]]
 KINDS: dict[str, tuple[Callable[[], nn.Module], list[str], Callable[[int], Tensor]]] = {
@@ -37,7 +37,7 @@ def hooks(model: nn.Module) -> int:
 
 def step(net: DeeplySupervised, x: Tensor) -> None:
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    Objective(net, alpha=0.3)(net(x), labels(len(x))).total.backward()
+    objective_of(net, alpha=0.3)(net(x), labels(len(x))).total.backward()
     optimizer.step()
 
 
@@ -55,7 +55,7 @@ def test_scores_of_output_and_companions(kind: Kind) -> None:
     model.eval()
     x = inputs(4)
     expected = model(x)
-    net = supervise(model, at=taps, num_classes=CLASSES, example=inputs(1))
+    net = supervise(model, at=taps, num_classes=CLASSES, companion=Companion.paper(), example=inputs(1))
     out = net(x)
     assert isinstance(out, DeepOutput)
     assert torch.equal(out.scores, expected)
@@ -70,7 +70,10 @@ def test_scores_of_output_and_companions(kind: Kind) -> None:
 def test_strip_gives_the_model_back(kind: Kind, sized: str) -> None:
     model, taps, inputs = kind
     keys, before = list(model.state_dict()), hooks(model)
-    net = supervise(model, at=taps, num_classes=CLASSES, example=inputs(1) if sized == "by an example" else None)
+    net = supervise(
+        model, at=taps, num_classes=CLASSES, companion=Companion.paper(),
+        example=inputs(1) if sized == "by an example" else None,
+    )  # fmt: skip
     step(net, inputs(6))
     x = inputs(5)
     trained = net.eval()(x).scores
@@ -99,7 +102,7 @@ def test_hooks_that_were_there_before_stay() -> None:
 @pytest.mark.parametrize("ran", [True, False])
 def test_a_copy_is_a_net_of_its_own(kind: Kind, how: str, ran: bool) -> None:
     model, taps, inputs = kind
-    net = supervise(model, at=taps, num_classes=CLASSES, example=inputs(1)).eval()
+    net = supervise(model, at=taps, num_classes=CLASSES, companion=Companion.paper(), example=inputs(1)).eval()
     if ran:
         net(inputs(3))
     if how == "deepcopy":
@@ -128,7 +131,7 @@ def test_a_copy_is_a_net_of_its_own(kind: Kind, how: str, ran: bool) -> None:
 
 def test_state_dict_round_trip(kind: Kind) -> None:
     model, taps, inputs = kind
-    net = supervise(model, at=taps, num_classes=CLASSES, example=inputs(1)).eval()
+    net = supervise(model, at=taps, num_classes=CLASSES, companion=Companion.paper(), example=inputs(1)).eval()
     x = inputs(4)
     for example in (inputs(1), None):  # into companions that have their widths, and into ones that have not
         other = copy.deepcopy(model)
@@ -148,7 +151,7 @@ def test_state_dict_round_trip(kind: Kind) -> None:
 def test_an_optimizer_made_before_the_first_forward_trains_the_companions() -> None:
     net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    objective = Objective(net)
+    objective = objective_of(net)
     objective(net(images()), labels()).total.backward()
     before = net.head("conv1").classifier.weight.detach().clone()
     optimizer.step()
@@ -226,7 +229,7 @@ def test_features_keep_their_gradient_and_channels_last() -> None:
 
 def test_autocast_in_bfloat16() -> None:
     net = supervise(ConvNet(), at=["conv1", "pool1"], num_classes=CLASSES, example=images(1))
-    objective = Objective(net, alpha=0.3)
+    objective = objective_of(net, alpha=0.3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = net(images())
         loss = objective(out, labels())
@@ -252,7 +255,7 @@ class InPlace(nn.Module):
 
 def test_a_tap_sees_what_the_layer_gave_also_when_it_is_overwritten() -> None:
     model = InPlace()
-    net = supervise(model, at=["conv"], num_classes=CLASSES, example=images(1))
+    net = supervise(model, at=["conv"], num_classes=CLASSES, companion=Companion.paper(), example=images(1))
     x = images()
     w = net.head("conv").classifier
     torch.testing.assert_close(net(x).companions["conv"], model.conv(x).flatten(1) @ w.weight.T + w.bias)

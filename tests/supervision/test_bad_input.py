@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from nets import CLASSES, ConvNet, images, labels
+from nets import CLASSES, ConvNet, images, labels, objective_of
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from deepsup import Companion, DeepsupError, Objective, supervise
+from deepsup import Companion, DeepsupError, supervise
 
 
 class Awkward(nn.Module):
@@ -74,7 +74,7 @@ def test_a_layer_that_cannot_be_tapped(name: str, lazy: bool) -> None:
 
 def test_what_is_fine_is_fine() -> None:
     net = supervise(Awkward(), at=["fine", "rows"], num_classes=CLASSES, example=torch.randn(4, 6))
-    Objective(net)(net(torch.randn(4, 6)), labels()).total.backward()
+    objective_of(net)(net(torch.randn(4, 6)), labels()).total.backward()
 
 
 @pytest.mark.parametrize("name", ["pool2", "flatten", "last"])
@@ -213,7 +213,7 @@ def test_sized_in_inference_mode_and_trained_afterwards() -> None:
     net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES)
     with torch.inference_mode():
         net(images())
-    Objective(net)(net(images()), labels()).total.backward()
+    objective_of(net)(net(images()), labels()).total.backward()
 
 
 @pytest.mark.parametrize("at", [None, 3])

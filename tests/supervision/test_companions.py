@@ -39,7 +39,7 @@ def test_pooling_of_tokens_volumes_and_vectors() -> None:
 @pytest.mark.parametrize(("how", "width"), [("none", 4 * 64), ("avg", 4), ("max", 4), (2, 16)])
 def test_companions_in_a_net(how: Any, width: int) -> None:
     net = supervise(
-        ConvNet(), at={"conv1": Companion(pool=how, hidden=(9, 6)), "conv2": Companion()}, num_classes=CLASSES
+        ConvNet(), at={"conv1": Companion(pool=how, hidden=(9, 6)), "conv2": Companion.paper()}, num_classes=CLASSES
     )
     x = images()
     out = net(x)
@@ -59,7 +59,7 @@ def test_pooled_companions_take_images_of_any_size() -> None:
 
 
 def test_flat_companions_say_that_the_size_changed() -> None:
-    net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES, example=images(1))
+    net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES, companion=Companion.paper(), example=images(1))
     with pytest.raises(
         DeepsupError, match=r"layer 'conv1' gives 480 values per image .* was built for 256; .*pool='avg'"
     ):

@@ -1,12 +1,14 @@
 """torch.compile of the net and of a whole step: same results, and nothing is compiled again as gates and alpha move."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
-from nets import CLASSES, ConvNet, images, labels
+from nets import CLASSES, ConvNet, images, labels, objective_of
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend
 
-from deepsup import DeeplySupervised, Objective, supervise
+from deepsup import DeeplySupervised, supervise
 
 
 @pytest.fixture(autouse=True)
@@ -30,16 +32,39 @@ def test_a_compiled_net_gives_the_same_outputs() -> None:
         for name in net.taps:
             torch.testing.assert_close(out.companions[name], expected.companions[name], atol=1e-5, rtol=1e-5)
     assert counter.frame_count == 1
-    Objective(compiled)(compiled(x), labels()).total.backward()
+    objective_of(compiled)(compiled(x), labels()).total.backward()
     assert net.trunk.conv1.weight.grad is not None
+
+
+def test_a_net_that_never_ran_is_compiled_once() -> None:
+    net, counter = small_net(), CompileCounter()
+    compiled = torch.compile(net, backend=counter, fullgraph=True)
+    inputs = [images() for _ in range(4)]
+    found = [compiled(x) for x in inputs]
+    assert counter.frame_count == 1
+    for x, out in zip(inputs, found, strict=True):
+        torch.testing.assert_close(out.companions["conv1"], net(x).companions["conv1"])
+    compiled(inputs[0])
+    assert counter.frame_count == 1  # calls that are not compiled change nothing
+
+
+def test_a_compiled_net_in_two_threads() -> None:
+    net, counter = small_net(), CompileCounter()
+    compiled = torch.compile(net, backend=counter, fullgraph=True)
+    inputs = [images() for _ in range(8)]
+    expected = [compiled(x).companions["pool1"] for x in inputs]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda x: compiled(x).companions["pool1"], 10 * inputs))
+    assert all(torch.equal(a, b) for a, b in zip(found, 10 * expected, strict=True))
+    assert counter.frame_count == 1
 
 
 @pytest.mark.parametrize("schedule", ["paper", "cut:0.5", lambda t: (1 - t) ** 2])
 def test_a_compiled_step_is_compiled_once(schedule: str) -> None:
     net, counter = small_net(), CompileCounter()
     x, y = images(), labels()
-    bracket = Objective(net)(net(x), y).companions["conv1"].item()
-    objective = Objective(net, gamma={"conv1": bracket, "pool1": 0.0}, schedule=schedule)
+    bracket = objective_of(net)(net(x), y).companions["conv1"].item()
+    objective = objective_of(net, gamma={"conv1": bracket, "pool1": 0.0}, schedule=schedule)
 
     def step(x: Tensor, y: Tensor, progress: Tensor) -> tuple[Tensor, Tensor]:
         loss = objective(net(x), y, progress=progress)
@@ -62,7 +87,7 @@ def test_a_compiled_step_is_compiled_once(schedule: str) -> None:
 @pytest.mark.parametrize(("schedule", "times"), [("constant", 2), ("linear", 2), ("cut:0.5", 3)])
 def test_progress_as_a_number_is_compiled_again_once_or_twice(schedule: str, times: int) -> None:
     net, counter = small_net(), CompileCounter()
-    objective = Objective(net, schedule=schedule)
+    objective = objective_of(net, schedule=schedule)
     compiled = torch.compile(lambda x, y, t: objective(net(x), y, progress=t).total, backend=counter, fullgraph=True)
     x, y = images(), labels()
     for step in range(8):

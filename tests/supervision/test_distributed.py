@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from ddp_worker import build, settings
-
-from deepsup import Objective
+from nets import objective_of
 
 HERE = Path(__file__).parent
 
@@ -18,7 +17,8 @@ HERE = Path(__file__).parent
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ddp")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent)}
+    path = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
     done = subprocess.run(
         [*command, str(HERE / "ddp_worker.py"), str(folder)],
         env=environment,
@@ -34,12 +34,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_gradients_are_those_of_the_joined_batch(results: Path, case: str) -> None:
     """Also where the gate would be open in one process and closed in the other: it acts on the joined batch."""
     net, x, y = build()
-    loss = Objective(net, **settings(net, x, y, case))(net(x), y)
+    loss = objective_of(net, **settings(net, x, y, case))(net(x), y)
     loss.total.backward()
     assert bool(loss.active["conv1"]) is (case == "open for one")
     assert not loss.active["pool1"]
     if case != "gated":  # the halves by themselves would disagree
-        halves = [Objective(net, **settings(net, x, y, case))(net(x[r]), y[r]) for r in (slice(4), slice(4, 8))]
+        halves = [objective_of(net, **settings(net, x, y, case))(net(x[r]), y[r]) for r in (slice(4), slice(4, 8))]
         assert {bool(half.active["conv1"]) for half in halves} == {True, False}
     theirs = torch.load(results / f"{case}.pt", weights_only=True)
     torch.testing.assert_close(theirs["total"], loss.total.detach(), rtol=1e-12, atol=1e-12)

@@ -100,7 +100,7 @@ def test_gradients_under_hooks_that_lose_strides(order: torch.memory_format, poo
 @pytest.mark.parametrize("shape", [(3, 7, 4), (3, 2, 3, 4, 2), (3, 4), (3, 5, 1, 1), (3, 1, 4, 4)], ids=str)
 def test_other_shapes_in_every_order(shape: tuple[int, ...]) -> None:
     contiguous = torch.randn(shape, requires_grad=True)
-    head = head_for(contiguous, Companion())
+    head = head_for(contiguous, Companion.paper())
     last = contiguous.movedim(1, -1).contiguous().movedim(-1, 1)
     for features in (contiguous, last, last[:, :, :1].expand_as(last) if len(shape) > 2 else last):
         expected = F.linear(features.contiguous().flatten(1), head.classifier.weight, head.classifier.bias)
@@ -117,7 +117,7 @@ def test_hidden_layers_and_every_pooling(order: torch.memory_format) -> None:
 
 def test_hooks_and_parametrizations_of_the_classifier_count() -> None:
     features = a_map(CHANNELS_LAST)
-    head = head_for(features, Companion())
+    head = head_for(features, Companion.paper())
     assert isinstance(head.classifier, nn.Linear)
     called: list[int] = []
     handle = head.classifier.register_forward_hook(lambda *_: called.append(1))
@@ -145,7 +145,7 @@ def test_function_transforms(pool: Any) -> None:
 
 def test_copies_and_pickles() -> None:
     features = a_map(CHANNELS_LAST)
-    head, unsized = head_for(features, Companion()), Head("tap", Companion(), 5).double()
+    head, unsized = head_for(features, Companion.paper()), Head("tap", Companion.paper(), 5).double()
     for other in (copy.deepcopy(head), pickle.loads(pickle.dumps(head)), copy.deepcopy(unsized)):
         other.size(features.detach())
         torch.testing.assert_close(other(features), slowly(other, features))
@@ -153,7 +153,7 @@ def test_copies_and_pickles() -> None:
 
 def test_a_frozen_trunk_gets_no_gradient() -> None:
     features = a_map(CHANNELS_LAST).detach()
-    head = head_for(features, Companion())
+    head = head_for(features, Companion.paper())
     head(features).sum().backward()
     assert head.classifier.weight.grad is not None
     head.requires_grad_(False)

@@ -6,9 +6,10 @@ import pytest
 import timm
 import torch
 import torchvision
+from nets import objective_of
 from torch import nn
 
-from deepsup import Companion, Objective, supervise
+from deepsup import Companion, supervise
 
 CLASSES = 10
 # name -> the input size (64 pixels where the model allows it) and the layers that "auto" must find
@@ -60,7 +61,7 @@ def test_one_step_and_back(source: str, name: str) -> None:
     before = {p: p.detach().clone() for p in (net.head(name).classifier.weight for name in taps)}
     first = next(p for p in model.parameters() if p.ndim > 1)
     weight = first.detach().clone()
-    loss = Objective(net, alpha=0.3)(net(x), y)
+    loss = objective_of(net, alpha=0.3)(net(x), y)
     loss.total.backward()
     optimizer.step()
     assert loss.total.isfinite()

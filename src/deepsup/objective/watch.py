@@ -26,7 +26,8 @@ class Seen:
     @property
     def changed(self) -> bool:
         """Whether the parameter was ever written to; fused optimizers do not count up its version."""
-        return self.parameter._version != self.version or not torch.equal(self.parameter, self.value)
+        now = self.parameter.detach().to(self.value)  # the net may have been moved or cast
+        return self.parameter._version != self.version or not torch.equal(now, self.value)
 
 
 class Watch:

@@ -13,7 +13,8 @@ from deepsup.errors import SupervisionError
 class Here(threading.local):
     """What a tap has caught in the running thread; None while it does not listen there."""
 
-    caught: list[tuple[Any, object]] | None = None
+    def __init__(self) -> None:  # per thread; a class attribute as the default would make torch.compile compile again
+        self.caught: list[tuple[Any, object]] | None = None
 
 
 class Tap:
