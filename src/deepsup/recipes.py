@@ -21,7 +21,7 @@ FLAT: dict[str, Any] = {"pool": "none", "companion_init": "torch", "companion_le
 def quick() -> Config:
     """The main job: NIN, the paper's own net, of a quarter of its width, on 500 digits; ten seconds on a laptop.
 
-    Net and budget were chosen on training digits that are not part of the job (LOG.md): a narrow net needs less dropout.
+    Net and budget were chosen on training digits outside of the job (LOG.md); a narrow net needs less dropout.
     """
     return Config(
         train_size=500, network="nin-mnist", network_options={"init": "he", "width": 0.25, "drop": 0.3},
