@@ -9,7 +9,7 @@ import pytest
 import timm
 import torch
 import torchvision
-from nets import CLASSES, ConvNet, TokenNet, images
+from nets import CLASSES, ConvNet, TokenNet, images, linear
 from torch import Tensor, nn
 
 from deepsup import Companion, DeeplySupervised, DeepsupError, supervise
@@ -54,7 +54,7 @@ def check(model: nn.Module, taps: dict[str, str], x: Tensor, classes: int, lazy:
     model.eval()
     for how in ("avg", "max", 2):
         net = supervise(
-            model, at=list(taps), num_classes=classes, companion=Companion(pool=how), example=None if lazy else x
+            model, at=list(taps), num_classes=classes, companion=linear(how), example=None if lazy else x
         )  # fmt: skip
         out = net(x)
         for name, layout in taps.items():
@@ -140,7 +140,7 @@ def test_a_hybrid_as_long_as_it_is_wide() -> None:
     check(Hybrid(), taps, x, CLASSES).strip()
     with pytest.raises(DeepsupError, match=r"layer 'act', \[3, 8, 8\], may be \[B,C,L\] or \[B,N,D\]: .*disagree"):
         supervise(Hybrid(), at={"act": Companion(pool="avg")}, num_classes=CLASSES, example=x)
-    told = Companion(pool="avg", layout="channels_last")
+    told = linear("avg", layout="channels_last")
     net = supervise(Hybrid().eval(), at={"act": told}, num_classes=CLASSES, example=x)
     expected = net.head("act").classifier(output_of(net.trunk, "act", x).mean(1))
     torch.testing.assert_close(net(x).companions["act"], expected)
@@ -220,6 +220,33 @@ def test_a_map_told_by_the_aspect_of_the_image_alone() -> None:
     assert net.head("act").layout == FIRST
 
 
+class OwnConv(nn.Module):
+    """A convolution written by hand, whose map grows by its padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(5, 3, 3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.conv2d(x, self.weight, padding=2)
+
+
+def own_conv_net() -> nn.Sequential:
+    return nn.Sequential(OwnConv(), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, CLASSES))
+
+
+@pytest.mark.parametrize("size", [(8, 8), (16, 8)], ids=str)
+def test_a_map_that_has_grown_beyond_the_image(size: tuple[int, int]) -> None:
+    check(own_conv_net(), {"0": FIRST, "1": FIRST}, torch.randn(2, 3, *size), CLASSES)
+
+
+def test_a_map_that_has_grown_and_has_the_aspect_both_ways() -> None:
+    """10 x 18 and 5 x 10 both come from 8 x 16; that the second is no larger than the image proves nothing."""
+    x = torch.randn(2, 3, 8, 16)
+    with pytest.raises(DeepsupError, match=r"layer '0', \[2, 5, 10, 18\], may be .*no layer before it tells"):
+        supervise(own_conv_net(), at=["0"], num_classes=CLASSES, example=x)
+
+
 class Collapsed(nn.Module):
     """A text reader's map: its height collapsed, so that only the wrong reading has the image's aspect."""
 
@@ -259,7 +286,7 @@ def test_the_layout_goes_with_copies_and_into_compiled_nets(lazy: bool) -> None:
     torch._dynamo.reset()
     x = torch.randn(3, 2, 11)
     taps = {"conv": FIRST, "encoder.layers.0": LAST}
-    companion = Companion(pool="avg")
+    companion = linear("avg")
     example = None if lazy else x
     net = supervise(Hybrid().eval(), at=list(taps), num_classes=CLASSES, companion=companion, example=example)
     early = [copy.deepcopy(net), pickle.loads(pickle.dumps(net))]

@@ -34,17 +34,13 @@ def layout_of(call: Call, features: Tensor, seen: Trace) -> Layout:
     """Return where the channels of a layer's output lie, or say that it cannot be told.
 
     The layer itself tells it, or else those inside it with an output of the same shape. The aspect of the input image
-    is a second witness. Where neither tells, the layers before it with an output of that shape do. Where witnesses
-    differ, none is believed.
+    is a second witness. Where neither tells, the layers before it with an output of that shape do, or else the aspect
+    of a map that has grown beyond the image (by padding). Where witnesses differ, none is believed.
     """
     shape = features.shape
-    layers = layers_say(call, shape, seen)
-    image = image_of(seen, features.ndim)
-    fitting = list(readings(shape, image)) if image is not None else []
-    aspect = fitting[0] if len(fitting) == 1 else None
-    told = {each for each in (*layers, aspect) if each is not None}
-    if not told:
-        told = told_by(seen.calls[: seen.calls.index(call)], shape)
+    within, grown = aspect_says(shape, image_of(seen, features.ndim))
+    told = layers_say(call, shape, seen) | within
+    told = told or told_by(seen.calls[: seen.calls.index(call)], shape) or grown
     if len(told) != 1:
         reason = "the layers that made it and the input's shape disagree" if told else "no layer before it tells which"
         first, last = ("[B,C,L]", "[B,N,D]") if features.ndim == 3 else ("[B,C,...]", "[B,...,C]")
@@ -53,6 +49,17 @@ def layout_of(call: Call, features: Tensor, seen: Trace) -> Layout:
             f"what to pool over; give Companion(layout='channels_first') or Companion(layout='channels_last')"
         )
     return told.pop()
+
+
+def aspect_says(shape: torch.Size, image: Tensor | None) -> tuple[set[Layout], set[Layout]]:
+    """Return what the image's aspect tells of a map that is no larger than it, and of one of any size.
+
+    It tells nothing where both layouts have that aspect.
+    """
+    fitting = readings(shape, image, grown=True) if image is not None else {}
+    if image is None or len(fitting) != 1:
+        return set(), set()
+    return set(readings(shape, image)), set(fitting)
 
 
 def layers_say(call: Call, shape: torch.Size, seen: Trace) -> set[Layout]:
@@ -99,16 +106,21 @@ def image_of(seen: Trace, ndim: int) -> Tensor | None:
     return image if image is not None and image.ndim == ndim else None
 
 
-def readings(shape: torch.Size, image: Tensor) -> dict[Layout, tuple[int, ...]]:
-    """Return layout -> size of the map, for each layout in which that has the image's aspect, up to rounding."""
+def readings(shape: torch.Size, image: Tensor, grown: bool = False) -> dict[Layout, tuple[int, ...]]:
+    """Return layout -> size of the map, for each layout in which that has the image's aspect, up to rounding.
+
+    grown: take maps that are larger than the image, too.
+    """
     whole = tuple(image.shape[2:])
     both: dict[Layout, tuple[int, ...]] = {"channels_first": tuple(shape[2:]), "channels_last": tuple(shape[1:-1])}
-    return {layout: size for layout, size in both.items() if has_aspect(size, whole)}
+    return {
+        layout: size
+        for layout, size in both.items()
+        if has_aspect(size, whole) and (grown or all(a <= b for a, b in zip(size, whole, strict=True)))
+    }
 
 
 def has_aspect(size: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    """Whether a map can be a smaller version of the whole: in proportion, up to the rounding of poolings."""
+    """Whether a map can be a scaled version of the whole: in proportion, up to the rounding of poolings."""
     pairs = combinations(zip(size, whole, strict=True), 2)
-    return all(a <= b for a, b in zip(size, whole, strict=True)) and all(
-        abs(h * width - w * height) < height + width for (h, height), (w, width) in pairs
-    )
+    return all(abs(h * width - w * height) < height + width for (h, height), (w, width) in pairs)
