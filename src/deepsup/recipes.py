@@ -19,8 +19,14 @@ FLAT: dict[str, Any] = {"pool": "none", "companion_init": "torch", "companion_le
 
 
 def quick() -> Config:
-    """The main job: a plain net of 12 layers without norm layers on 500 digits, a few seconds on a laptop."""
-    return Config(train_size=500, network="plain", epochs=12, batch_size=25)
+    """The main job: NIN, the paper's own net, of a quarter of its width, on 500 digits; ten seconds on a laptop.
+
+    Net and budget were chosen on training digits outside of the job (LOG.md); a narrow net needs less dropout.
+    """
+    return Config(
+        train_size=500, network="nin-mnist", network_options={"init": "he", "width": 0.25, "drop": 0.3},
+        normalize="none", epochs=30, batch_size=25,
+    )  # fmt: skip
 
 
 # the paper's protocol: SGD, batch 128, momentum 0.9, two dropouts of 0.5, the rate divided by 20 at chosen epochs

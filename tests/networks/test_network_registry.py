@@ -248,7 +248,7 @@ def test_bad_sizes_end_in_one_clear_line(arguments: tuple[object, ...], message:
         ("nin-mnist", {"final_rel": True}, "nin-mnist has no option 'final_rel'; did you mean 'final_relu'?"),
         ("nin-mnist", {"final_relu": "yes"}, "final_relu is 'yes'; expected True (NIN) or False (DSN)"),
         ("nin-mnist", {"dropout": "cafe"}, "dropout is 'cafe'; did you mean 'caffe'?"),
-        ("nin-mnist", {"init": "he"}, "init is 'he'; expected one of: torch, caffe"),
+        ("nin-mnist", {"init": "xavier"}, "init is 'xavier'; expected one of: torch, caffe, he"),
         ("nin-mnist", {"drop": 1.5}, "drop is 1.5; expected a finite number between 0 and 1"),
         ("cnn", {"drop": -0.5}, "drop is -0.5; expected a finite number between 0 and 1"),
         ("cnn", {"num_class": 10}, "cnn has no option 'num_class'; did you mean 'num_classes'?"),

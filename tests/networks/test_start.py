@@ -53,3 +53,12 @@ def test_taps_and_groups_at_any_depth(depth: int, taps: str) -> None:
     assert " ".join(network.taps) == taps
     assert [network.shapes[f"conv{i + 1}"][0] for i in range(depth)] == sorted([16, 32, 48] * (depth // 3))
     assert sum(isinstance(layer, nn.BatchNorm2d) for layer in network.modules()) == depth
+
+
+def test_nin_of_half_width() -> None:
+    half, whole = create_network("nin-cifar10", width=0.5), create_network("nin-cifar10")
+    for name in ("conv1", "mlp1a", "mlp1b", "conv2", "mlp2a", "mlp2b", "conv3", "mlp3a"):
+        assert 2 * half.shapes[name][0] == whole.shapes[name][0]
+    assert half.shapes["mlp3b"] == whole.shapes["mlp3b"] == (10, 8, 8)
+    with pytest.raises(DeepsupError, match="width is 0; expected a finite number between"):
+        create_network("nin-cifar10", width=0)

@@ -43,7 +43,7 @@ class Budget:
 
     samples: int = 1000
     epochs: int = 20
-    batch: int = 50
+    batch: int = 25
     test: int = 5000
 
 

@@ -109,7 +109,7 @@ def compare(
     config: _File = None,
     out: Annotated[Path, arg(metavar="DIR")] = Path("runs/compare"),
     seeds: int = 3,
-    rates: Annotated[tuple[float, ...], arg(metavar="FLOAT ...")] = (0.003, 0.01, 0.03, 0.1),
+    rates: Annotated[tuple[float, ...], arg(metavar="FLOAT ...")] = (0.003, 0.01, 0.03),
     jobs: int = 1,
     json: Flag = False,
 ) -> None:
@@ -154,7 +154,7 @@ def _look_inside(answer: dict[str, Any], out: Path) -> None:
     from deepsup.experiment import inspect
     from deepsup.record import Run
 
-    for method in ("CNN-SVM", "DSN-SVM"):
+    for method in ("CNN-Softmax", "DSN-Softmax"):
         run = Run(out / answer["methods"][method]["runs"][0])
         if "probes" not in run.inside:
             inspect(run)

@@ -21,7 +21,7 @@ METHODS = {
     "CNN-SVM": ("squared_hinge", False),
     "DSN-SVM": ("squared_hinge", True),
 }
-RATES = (0.003, 0.01, 0.03, 0.1)
+RATES = (0.003, 0.01, 0.03)
 
 
 def compare(

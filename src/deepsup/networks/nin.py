@@ -8,16 +8,16 @@ from typing import Any
 from torch import nn
 
 from deepsup.errors import NetworkError
-from deepsup.networks.checks import choice, probability
+from deepsup.networks.checks import choice, number, probability
 from deepsup.networks.layers import UnscaledDropout
 from deepsup.networks.start import draw_weights
 from deepsup.networks.table import Published, Table
 
-OPTIONS: dict[str, object] = {"final_relu": False, "dropout": "inverted", "drop": 0.5, "init": "torch"}
+OPTIONS: dict[str, object] = {"final_relu": False, "dropout": "inverted", "drop": 0.5, "init": "torch", "width": 1.0}
 """``final_relu``: NIN has a ReLU behind its last 1x1 convolution, DSN has none. ``dropout``: ``"inverted"`` is torch's,
 ``"caffe"`` that of DSN's code (mask in training, times 1 - drop in evaluation). ``drop``: its probability; both papers
 say 0.5. ``init``: ``"torch"`` leaves torch's, ``"caffe"`` draws weights from N(0, 0.05) and sets biases to 0, ``"he"``
-draws Kaiming normal and sets biases to 0."""
+draws Kaiming normal and sets biases to 0. ``width``: the multiple of the published widths; 0.5 costs a quarter."""
 
 # kernel of the first convolution of each block (padded to keep the size), then its three widths; the last width is K
 _CIFAR = ((5, 192, 160, 96), (5, 192, 192, 192), (3, 192, 192))
@@ -65,23 +65,26 @@ def _nin(
     dropout: str,
     drop: float,
     init: str,
+    width: float,
 ) -> tuple[str, ...]:
     """Add the rows; the taps are the raw outputs of the first convolution of each block, as in DSN's code."""
     if not isinstance(final_relu, bool):
         raise NetworkError(f"final_relu is {final_relu!r}; expected True (NIN) or False (DSN)")
     choice("dropout", dropout, ("inverted", "caffe"))
     probability("drop", drop)
+    number("width", width, least=0.01, most=100)
     for block, (kernel, *widths) in enumerate(blocks, 1):
         if block > 1:
             table.max_pool(f"pool{block - 1}", 3, 2)
             caffe = dropout == "caffe"
             table.add(f"drop{block - 1}", UnscaledDropout(drop, 1 - drop) if caffe else nn.Dropout(drop))
+        widths = [max(1, round(width * each)) for each in widths]
         widths = [*widths, num_classes] if block == len(blocks) else widths
-        for name, width, side in zip(
+        for name, channels, side in zip(
             (f"conv{block}", f"mlp{block}a", f"mlp{block}b"), widths, (kernel, 1, 1), strict=True
         ):
             is_last = name == f"mlp{len(blocks)}b"
-            table.conv(name, width, side, padding=side // 2, published=_LAST if is_last else _LAYER)
+            table.conv(name, channels, side, padding=side // 2, published=_LAST if is_last else _LAYER)
             if final_relu or not is_last:
                 table.relu(f"relu_{name}")
     table.average()

@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from deepsup.errors import SupervisionError, nearest
 from deepsup.supervision.layout import Layout
 
+LARGE = 12_000  # values per image
 INITS = ("zero", "torch", "caffe")
 LAYOUTS = ("auto", "channels_first", "channels_last")
 
@@ -114,8 +115,11 @@ class LazyFlatLinear(nn.LazyLinear):
 
 
 def channels_lie_last(features: Tensor) -> bool:
-    """Whether features [B,C, ...] lie in memory as [B, ...,C]; by the stride, which every transform of torch knows."""
-    return features.ndim > 2 and features.stride(1) == 1
+    """Whether features [B,C, ...] are large and lie in memory as [B, ...,C]; by the stride, which all transforms know.
+
+    A small map is flattened as it is: records made that way stay repeatable to the digit.
+    """
+    return features.ndim > 2 and features.stride(1) == 1 and features.shape[1:].numel() >= LARGE
 
 
 class Head(nn.Module):
@@ -208,7 +212,11 @@ def pool(
     maps = features.movedim(-1, 1) if layout == "channels_last" else features  # [B,C,H,W]
     positions = tuple(range(2, maps.ndim))
     if how == "avg":  # in the order of the memory: so the gradient comes back in it
-        return maps.movedim(1, -1).flatten(1, -2).mean(1) if channels_lie_last(maps) else maps.mean(positions)
+        return (
+            maps.movedim(1, -1).mean(tuple(p - 1 for p in positions))
+            if channels_lie_last(maps)
+            else maps.mean(positions)
+        )
     if how == "max":
         return maps.amax(positions)
     assert grid is not None, "a head is sized before it runs"
