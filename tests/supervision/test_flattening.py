@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from deepsup import Companion, Objective, create_network, supervise
+from deepsup.supervision import companions
 from deepsup.supervision.companions import Head
 
 # torch's own forward mode
@@ -21,6 +22,24 @@ CHANNELS_LAST, PLAIN = torch.channels_last, torch.contiguous_format
 COMPANIONS = {
     "paper": linear("none"), "avg": linear("avg"), "default": LEARNED, "scaled": linear("none", length=8.0)
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def every_map_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of the memory is kept for large maps only; here also for those of the tests."""
+    monkeypatch.setattr(companions, "LARGE", 0)
+
+
+@pytest.mark.parametrize("pool", ["none", "avg", 2])
+def test_small_maps_are_flattened_as_they_always_were(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the digit, whatever their order in memory."""
+    monkeypatch.undo()
+    features = a_map(CHANNELS_LAST)
+    assert features[0].numel() < companions.LARGE
+    head = head_for(features, linear(pool))
+    flat = {"none": lambda x: x, "avg": lambda x: x.mean((2, 3)), 2: lambda x: F.adaptive_avg_pool2d(x, (2, 2))}[pool]
+    expected = F.linear(flat(features).flatten(1), head.classifier.weight, head.classifier.bias)
+    assert torch.equal(head(features), expected)
 
 
 def head_for(features: Tensor, companion: Companion) -> Head:
