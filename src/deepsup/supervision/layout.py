@@ -33,14 +33,20 @@ NORMS = (nn.LayerNorm, nn.RMSNorm)
 def layout_of(call: Call, features: Tensor, seen: Trace) -> Layout:
     """Return where the channels of a layer's output lie, or say that it cannot be told.
 
-    The layer itself tells it, or else those inside it with an output of the same shape. The aspect of the input image
-    is a second witness. Where neither tells, the layers before it with an output of that shape do, or else the aspect
-    of a map that has grown beyond the image (by padding). Where witnesses differ, none is believed.
+    A layer of a kind that tells speaks for itself. Else the layers inside it do, and the aspect of the input image is a
+    second witness. Where neither tells, the layers before it do. Where witnesses differ, none is believed.
     """
     shape = features.shape
-    within, grown = aspect_says(shape, image_of(seen, features.ndim))
-    told = layers_say(call, shape, seen) | within
-    told = told or told_by(seen.calls[: seen.calls.index(call)], shape) or grown
+    itself = says(call.layer, shape)
+    if itself is not None:
+        return itself
+    told = told_by([other for other in seen.calls if other.name.startswith(f"{call.name}.")], shape)
+    image = image_of(seen, features.ndim)
+    fitting = set(readings(shape, image)) if image is not None else set()
+    if len(fitting) == 1:
+        told |= fitting
+    if not told:
+        told = told_by(seen.calls[: seen.calls.index(call)], shape)
     if len(told) != 1:
         reason = "the layers that made it and the input's shape disagree" if told else "no layer before it tells which"
         first, last = ("[B,C,L]", "[B,N,D]") if features.ndim == 3 else ("[B,C,...]", "[B,...,C]")
@@ -51,29 +57,17 @@ def layout_of(call: Call, features: Tensor, seen: Trace) -> Layout:
     return told.pop()
 
 
-def aspect_says(shape: torch.Size, image: Tensor | None) -> tuple[set[Layout], set[Layout]]:
-    """Return what the image's aspect tells of a map that is no larger than it, and of one of any size.
-
-    It tells nothing where both layouts have that aspect.
-    """
-    fitting = readings(shape, image, grown=True) if image is not None else {}
-    if image is None or len(fitting) != 1:
-        return set(), set()
-    return set(readings(shape, image)), set(fitting)
-
-
-def layers_say(call: Call, shape: torch.Size, seen: Trace) -> set[Layout]:
-    """Return what the layer itself tells of its output, or else all that the layers inside it tell."""
-    itself = says(call.layer, shape)
-    if itself is not None:
-        return {itself}
-    return told_by([other for other in seen.calls if other.name.startswith(f"{call.name}.")], shape)
-
-
 def told_by(calls: list[Call], shape: torch.Size) -> set[Layout]:
-    """Return all that calls with an output of ``shape`` tell of it."""
-    layers = (call.layer for call in calls if any(part.shape == shape for part in tensors_of(call.output)))
-    return {told for layer in layers if (told := says(layer, shape)) is not None}
+    """Return all that calls with an output of ``shape`` tell of it, or else those with as many positions (a maxout)."""
+    outputs = [(says(call.layer, part.shape), part.shape) for call in calls for part in tensors_of(call.output)]
+    votes = [(layout, given) for layout, given in outputs if layout is not None and given[:1] == shape[:1]]
+    same = {layout for layout, given in votes if given == shape}
+    return same or {layout for layout, given in votes if positions(given, layout) == positions(shape, layout)}
+
+
+def positions(shape: torch.Size, layout: Layout) -> torch.Size:
+    """Return the height and width, or the length, of a map in a layout."""
+    return shape[2:] if layout == "channels_first" else shape[1:-1]
 
 
 def tensors_of(output: Any) -> list[Tensor]:
@@ -106,21 +100,14 @@ def image_of(seen: Trace, ndim: int) -> Tensor | None:
     return image if image is not None and image.ndim == ndim else None
 
 
-def readings(shape: torch.Size, image: Tensor, grown: bool = False) -> dict[Layout, tuple[int, ...]]:
-    """Return layout -> size of the map, for each layout in which that has the image's aspect, up to rounding.
-
-    grown: take maps that are larger than the image, too.
-    """
+def readings(shape: torch.Size, image: Tensor) -> dict[Layout, tuple[int, ...]]:
+    """Return layout -> size of the map, for each layout in which that has the image's aspect, up to rounding."""
     whole = tuple(image.shape[2:])
     both: dict[Layout, tuple[int, ...]] = {"channels_first": tuple(shape[2:]), "channels_last": tuple(shape[1:-1])}
-    return {
-        layout: size
-        for layout, size in both.items()
-        if has_aspect(size, whole) and (grown or all(a <= b for a, b in zip(size, whole, strict=True)))
-    }
+    return {layout: size for layout, size in both.items() if has_aspect(size, whole)}
 
 
 def has_aspect(size: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    """Whether a map can be a scaled version of the whole: in proportion, up to the rounding of poolings."""
+    """Whether a map has the proportions of the whole, up to the rounding of poolings and to padding."""
     pairs = combinations(zip(size, whole, strict=True), 2)
     return all(abs(h * width - w * height) < height + width for (h, height), (w, width) in pairs)
