@@ -1,14 +1,22 @@
 """Small nets that the tests supervise: one with maps, one with tokens, one with vectors."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from deepsup import Objective
+from deepsup import Companion, Objective
 
 CLASSES = 3
+LEARNED = Companion(init="torch")
+"""The default companion with weights that differ, as after training: at its start all its scores are 0."""
+
+
+def linear(pool: Any = "none", **settings: Any) -> Companion:
+    """The paper's companion behind a pooling: a linear classifier with torch's weights, nothing scaled."""
+    return replace(Companion.paper(), pool=pool, **settings)
 
 
 def objective_of(net: nn.Module, loss: Any = "squared_hinge", **settings: Any) -> Objective:

@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from deepsup.config import Config
+from deepsup.config import Config, read_yaml
 from deepsup.errors import RunError
 
 
@@ -46,7 +46,8 @@ class Run:
         """Every knob of the run."""
         if not (self.folder / "config.yaml").is_file():
             raise RunError(f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made")
-        return Config.from_yaml(self.folder / "config.yaml")
+        path = self.folder / "config.yaml"
+        return Config.recorded(read_yaml(path), str(path))
 
     @property
     def exists(self) -> bool:

@@ -11,6 +11,8 @@ from deepsup.bench import harm
 from deepsup.bench.harm import Budget, Cell
 from deepsup.bench.models import LENGTH, MODELS, VOCABULARY
 
+# torch's own, of the fast path of nn.TransformerEncoder
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage:UserWarning")
 TINY = Budget(samples=40, epochs=1, batch=20, test=30)
 
 

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from deepsup import Objective, create_network, list_networks, supervise
+from deepsup import Companion, Objective, create_network, list_networks, supervise
 from deepsup.networks import CIFAR100_TREE, TreePrior, cap_norms
 
 
@@ -45,7 +45,8 @@ def test_stripped_it_is_what_it_was(name: str) -> None:
 
 def test_the_companions_of_nin_have_as_many_parameters_as_in_the_authors_code() -> None:
     network = create_network("nin-cifar10")
-    net = supervise(network, at=list(network.taps), num_classes=10, example=torch.rand(1, 3, 32, 32))
+    example = torch.rand(1, 3, 32, 32)
+    net = supervise(network, at=list(network.taps), num_classes=10, companion=Companion.caffe(), example=example)
     trunk = sum(parameter.numel() for parameter in network.parameters())
     assert trunk == 966_986
     assert sum(parameter.numel() for parameter in net.parameters()) - trunk == 1_966_090 + 491_530 + 122_890
@@ -53,7 +54,8 @@ def test_the_companions_of_nin_have_as_many_parameters_as_in_the_authors_code() 
 
 def test_the_tree_prior_works_on_companions() -> None:
     network = create_network("tree-cifar100", image_size=8)
-    net = supervise(network, at=["conv2"], num_classes=100, example=torch.rand(1, 3, 8, 8))
+    example = torch.rand(1, 3, 8, 8)
+    net = supervise(network, at=["conv2"], num_classes=100, companion=Companion.paper(), example=example)
     prior = TreePrior(CIFAR100_TREE, 100, lambda1=1e-3, lambda2=1e-3)
     own = {id(parameter) for parameter in network.parameters()}
     (weight,) = (p for p in net.parameters() if id(p) not in own and p.dim() == 2)

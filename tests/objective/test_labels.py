@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from nets import CLASSES, ConvNet, images, labels
+from nets import CLASSES, LEARNED, ConvNet, images, labels
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,7 +17,8 @@ SETTINGS: dict[str, Any] = {"alpha": 0.3, "schedule": "constant", "norms": False
 
 def small_net(model: nn.Module | None = None, num_classes: int = CLASSES) -> DeeplySupervised:
     model = (model or ConvNet()).double().eval()
-    return supervise(model, at=TAPS, num_classes=num_classes, example=images(1, torch.float64))
+    example = images(1, torch.float64)
+    return supervise(model, at=TAPS, num_classes=num_classes, companion=LEARNED, example=example)
 
 
 def batch() -> tuple[Tensor, Tensor]:

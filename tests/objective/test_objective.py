@@ -9,14 +9,15 @@ from nets import CLASSES, ConvNet, images, labels, mlp, objective_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deepsup import DeeplySupervised, DeepOutput, DeepsupError, Loss, Objective, supervise
+from deepsup import Companion, DeeplySupervised, DeepOutput, DeepsupError, Loss, Objective, supervise
 from deepsup.objective.losses import LOSSES
 
 TAPS = ("conv1", "conv2")
 
 
 def small_net() -> DeeplySupervised:
-    return supervise(ConvNet().double().eval(), at=TAPS, num_classes=CLASSES, example=images(1, torch.float64))
+    model, example = ConvNet().double().eval(), images(1, torch.float64)
+    return supervise(model, at=TAPS, num_classes=CLASSES, companion=Companion.paper(), example=example)
 
 
 def batch() -> tuple[Tensor, Tensor]:
@@ -89,8 +90,8 @@ def closed_form(w: Tensor, z: Tensor, y: Tensor) -> Tensor:
 
 
 def test_gradients_of_w_out_and_w_m_are_the_papers_closed_form() -> None:
-    net = supervise(mlp().double(), at=["1", "3"], num_classes=CLASSES, example=torch.zeros(1, 6, dtype=torch.float64))
     x, y = torch.randn(5, 6, dtype=torch.float64), labels(5)
+    net = supervise(mlp().double(), at=["1", "3"], num_classes=CLASSES, companion=Companion.paper(), example=x)
     alpha = {"1": 0.4, "3": 0.8}
     objective_of(net, "squared_hinge", alpha=alpha)(net(x), y).total.backward()
     layers: dict[str, tuple[Any, Tensor, float]] = {

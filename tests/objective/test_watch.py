@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from nets import CLASSES, ConvNet, images, labels
+from nets import CLASSES, LEARNED, ConvNet, images, labels
 from torch import Tensor, nn
 
 from deepsup import DeeplySupervised, Objective, supervise
@@ -225,7 +225,7 @@ def test_objectives_can_be_copied_and_pickled_in_the_middle() -> None:
 
 
 def test_function_transforms_still_work() -> None:
-    net = small_net().eval()
+    net = small_net(companion=LEARNED).eval()
     x, y = images(), labels()
     objective = Objective(net, **SETTINGS)
     weights = dict(net.named_parameters())

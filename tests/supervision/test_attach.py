@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from nets import CLASSES, ConvNet, TokenNet, images, labels, mlp, objective_of
+from nets import CLASSES, LEARNED, ConvNet, TokenNet, images, labels, mlp, objective_of
 from torch import Tensor, nn
 
 from deepsup import Companion, DeeplySupervised, DeepOutput, supervise
@@ -215,7 +215,7 @@ def test_same_type_in_training_evaluation_and_without_gradients() -> None:
 
 def test_features_keep_their_gradient_and_channels_last() -> None:
     model = ConvNet().to(memory_format=torch.channels_last)
-    net = supervise(model, at=["conv1"], num_classes=CLASSES, example=images(1))
+    net = supervise(model, at=["conv1"], num_classes=CLASSES, companion=LEARNED, example=images(1))
     seen: list[Tensor] = []
     net.head("conv1").register_forward_pre_hook(lambda _m, args: seen.append(args[0]))
     out = net(images().to(memory_format=torch.channels_last))

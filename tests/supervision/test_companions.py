@@ -1,61 +1,232 @@
-"""A companion's pooling, hidden layers and initialisation, each against its definition."""
+"""A companion's pooling, scaling, hidden layers and initialisation, each against its definition."""
 
+import copy
 import math
+import pickle
+import re
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
-from nets import CLASSES, ConvNet, TokenNet, images
-from torch import Tensor
+from nets import CLASSES, LEARNED, ConvNet, TokenNet, images, labels, linear
+from torch import Tensor, nn
 
-from deepsup import Companion, DeepsupError, supervise
-from deepsup.supervision.companions import pool
+from deepsup import Companion, DeeplySupervised, DeepsupError, Objective, supervise
+from deepsup.supervision.companions import Head, pool
 
 
 def test_pooling_of_maps() -> None:
     x = torch.randn(2, 3, 8, 6)
     torch.testing.assert_close(
-        pool(x, "avg", "channels_first"), torch.stack([x[:, c].mean((1, 2)) for c in range(3)], 1)
+        pool(x, "avg", "channels_first", None), torch.stack([x[:, c].mean((1, 2)) for c in range(3)], 1)
     )
     torch.testing.assert_close(
-        pool(x, "max", "channels_first"), torch.stack([x[:, c].amax((1, 2)) for c in range(3)], 1)
+        pool(x, "max", "channels_first", None), torch.stack([x[:, c].amax((1, 2)) for c in range(3)], 1)
     )
     quarters = torch.stack([x[:, :, 4 * i : 4 * i + 4, 3 * j : 3 * j + 3].mean((2, 3)) for i in (0, 1) for j in (0, 1)])
-    torch.testing.assert_close(pool(x, 2, "channels_first").flatten(2), quarters.permute(1, 2, 0))
-    assert pool(x, 7, "channels_first").shape == (2, 3, 7, 6)  # never blown up
-    assert pool(x, "none", "channels_first") is x
+    torch.testing.assert_close(pool(x, 2, "channels_first", (2, 2)).flatten(2), quarters.permute(1, 2, 0))
+    assert pool(x, "none", "channels_first", None) is x
 
 
 def test_pooling_of_tokens_volumes_and_vectors() -> None:
     tokens, volume, vectors = torch.randn(2, 6, 5), torch.randn(2, 3, 4, 4, 4), torch.randn(2, 5)
-    torch.testing.assert_close(pool(tokens, "avg", "channels_last"), tokens.mean(1))
-    torch.testing.assert_close(pool(tokens, "max", "channels_last"), tokens.amax(1))
-    torch.testing.assert_close(pool(tokens, 2, "channels_last")[:, :, 0], tokens[:, :3].mean(1))
-    assert pool(volume, 2, "channels_first").shape == (2, 3, 2, 2, 2)
-    torch.testing.assert_close(pool(volume, "avg", "channels_first"), volume.flatten(2).mean(2))
-    assert pool(vectors, "avg", None) is vectors
+    torch.testing.assert_close(pool(tokens, "avg", "channels_last", None), tokens.mean(1))
+    torch.testing.assert_close(pool(tokens, "max", "channels_last", None), tokens.amax(1))
+    torch.testing.assert_close(pool(tokens, 2, "channels_last", (2,))[:, :, 0], tokens[:, :3].mean(1))
+    assert pool(volume, 2, "channels_first", (2, 2, 2)).shape == (2, 3, 2, 2, 2)
+    torch.testing.assert_close(pool(volume, "avg", "channels_first", None), volume.flatten(2).mean(2))
+    assert pool(vectors, "avg", None, None) is vectors
 
 
 @pytest.mark.parametrize(("how", "width"), [("none", 4 * 64), ("avg", 4), ("max", 4), (2, 16)])
 def test_companions_in_a_net(how: Any, width: int) -> None:
     net = supervise(
-        ConvNet(), at={"conv1": Companion(pool=how, hidden=(9, 6)), "conv2": Companion.paper()}, num_classes=CLASSES
+        ConvNet(), at={"conv1": linear(how, hidden=(9, 6)), "conv2": Companion.paper()}, num_classes=CLASSES
     )
     x = images()
     out = net(x)
     head = net.head("conv1")
     assert head.first.in_features == width
     assert net.head("conv2").first.in_features == 5 * 16
-    z: Tensor = pool(net.trunk.get_submodule("conv1")(x), how, "channels_first").flatten(1)
+    z: Tensor = pool(net.trunk.get_submodule("conv1")(x), how, "channels_first", (2, 2)).flatten(1)
     for name in ("hidden.0.0", "hidden.1.0"):
         layer = head.get_submodule(name)
         z = (z @ layer.weight.T + layer.bias).relu()
     torch.testing.assert_close(out.companions["conv1"], z @ head.classifier.weight.T + head.classifier.bias)
 
 
-def test_pooled_companions_take_images_of_any_size() -> None:
-    net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES, companion=Companion(pool=2), example=images(1))
-    assert net(torch.randn(3, 2, 12, 10)).companions["conv1"].shape == (3, CLASSES)
+def averaged(sample: Tensor, grid: tuple[int, ...]) -> Tensor:
+    """Adaptive average pooling by its definition: a map [C, ...] -> [C, *grid], cell by cell."""
+    cells = []
+    for cell in product(*map(range, grid)):
+        part = sample
+        for axis, (index, parts) in enumerate(zip(cell, grid, strict=True), 1):
+            size = sample.shape[axis]
+            part = part.narrow(axis, start := index * size // parts, math.ceil((index + 1) * size / parts) - start)
+        cells.append(part.flatten(1).mean(1))
+    return torch.stack(cells, 1).reshape(len(sample), *grid)
+
+
+def by_hand(head: Head, features: Tensor, grid: tuple[int, ...]) -> Tensor:
+    """The scores of a companion with a size to pool to, sample by sample; features are channels first."""
+    rows = [averaged(sample, grid).flatten() for sample in features]
+    if head.companion.length is not None:
+        rows = [head.companion.length * row / row.square().sum().sqrt() for row in rows]
+    return torch.stack(rows) @ head.classifier.weight.T + head.classifier.bias
+
+
+@pytest.mark.parametrize("companion", [LEARNED, linear(4), linear(3)], ids=["default", "unscaled", "3"])
+@pytest.mark.parametrize("size", [(28, 28), (20, 20), (6, 6), (9, 13)], ids=str)
+def test_maps_of_every_size_are_pooled_to_one_grid(companion: Companion, size: tuple[int, int]) -> None:
+    taps, side = ("conv1", "pool1", "conv2"), companion.pool
+    model = ConvNet().double().eval()
+    example = torch.zeros(1, 2, 28, 28, dtype=torch.float64)
+    net = supervise(model, at=taps, num_classes=CLASSES, companion=companion, example=example)
+    x = torch.randn(3, 2, *size, dtype=torch.float64)
+    first = model.conv1(x)
+    halved = model.pool1(first.relu())
+    out = net(x)
+    for name, features in zip(taps, (first, halved, model.conv2(halved)), strict=True):
+        head = net.head(name)
+        assert head.grid == (side, side)
+        torch.testing.assert_close(out.companions[name], by_hand(head, features, (side, side)))
+
+
+@pytest.mark.parametrize("tokens", [28, 20, 6, 3])
+def test_sequences_of_every_length_are_pooled_to_one_grid(tokens: int) -> None:
+    model = TokenNet().double().eval()
+    example = torch.zeros(1, 28, 8, dtype=torch.float64)
+    net = supervise(model, at=["layers.0"], num_classes=CLASSES, companion=LEARNED, example=example)
+    x = torch.randn(3, tokens, 8, dtype=torch.float64)
+    head, features = net.head("layers.0"), model.layers[0](x)
+    assert (head.grid, head.first.in_features) == ((4,), 4 * 8)
+    torch.testing.assert_close(net(x).companions["layers.0"], by_hand(head, features.transpose(1, 2), (4,)))
+
+
+def test_a_map_is_never_blown_up() -> None:
+    """Not the map that the companion is sized on: its extents bound the grid, for larger maps too."""
+    model = nn.Sequential(nn.Conv2d(2, 5, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, CLASSES))
+    net = supervise(model, at=["0"], num_classes=CLASSES, companion=LEARNED, example=torch.zeros(1, 2, 3, 7))
+    head = net.head("0")
+    assert (head.grid, head.first.in_features) == ((3, 4), 5 * 3 * 4)
+    for size in ((3, 7), (10, 9)):
+        x = torch.randn(2, 2, *size)
+        torch.testing.assert_close(net(x).companions["0"], by_hand(head, model[0](x), (3, 4)))
+
+
+def unseen(net: DeeplySupervised) -> DeeplySupervised:
+    """A new net with the weights of this one, which has met no images."""
+    twin = supervise(ConvNet().eval(), at=net.taps, num_classes=CLASSES, companion=LEARNED)
+    twin.load_state_dict(net.state_dict())
+    return twin
+
+
+@pytest.mark.parametrize(
+    "twin_of", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net)), unseen], ids=["copy", "pickle", "state"]
+)
+def test_the_grid_goes_with_copies(twin_of: Any) -> None:
+    net = supervise(ConvNet().eval(), at=["conv1", "conv2"], num_classes=CLASSES, companion=LEARNED, example=images(1))
+    twin = twin_of(net)
+    for side in (8, 20, 6):
+        x = torch.randn(3, 2, side, side)
+        assert all(map(torch.equal, twin(x).companions.values(), net(x).companions.values()))
+
+
+SHAPES = {"maps": (6, 4, 3), "tokens": (7, 5), "vectors": (9,)}
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels last in memory"])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_features_are_scaled_to_one_length(kind: str, last: bool) -> None:
+    """Value and gradient of length x / |x|, sample by sample; its gradient is length / |x| (g - (g x) x / |x|^2)."""
+    x = torch.randn(4, *SHAPES[kind], dtype=torch.float64)
+    x = torch.stack([scale * sample for scale, sample in zip((1e-3, 1.0, 50.0, 1e4), x, strict=True)])
+    if last:
+        x = x.movedim(1, -1).contiguous().movedim(-1, 1)
+    head = Head("tap", linear(length=3.5), CLASSES).double()
+    head.size(x)
+    weight, bias = head.classifier.weight.detach(), head.classifier.bias.detach()
+    scores = head(x.requires_grad_())
+    weighed = torch.randn_like(scores)
+    (gradient,) = torch.autograd.grad((scores * weighed).sum(), [x])
+    for sample, row, given, found in zip(x.detach(), scores, weighed, gradient, strict=True):
+        flat, g = sample.flatten(), given @ weight
+        norm = math.sqrt(sum(value**2 for value in flat.tolist()))
+        torch.testing.assert_close(row, weight @ (3.5 / norm * flat) + bias)
+        torch.testing.assert_close(found.flatten(), 3.5 / norm * (g - (g @ flat) * flat / norm**2))
+
+
+@pytest.mark.parametrize("companion", [LEARNED, Companion(), linear(length=8.0)], ids=["default", "at 0", "flat"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_sample_of_zeros_scores_the_bias_and_has_no_gradient(companion: Companion, dtype: torch.dtype) -> None:
+    x = torch.randn(4, 6, 5, 5, dtype=dtype)
+    x[2] = 0
+    head = Head("tap", companion, CLASSES).to(dtype)
+    head.size(x)
+    scores = head(x.requires_grad_())
+    scores.float().sum().backward()
+    assert scores.isfinite().all()
+    assert torch.equal(scores[2], head.classifier.bias)
+    assert all(p.grad.isfinite().all() for p in (x, *head.parameters()))
+    assert not x.grad[2].any()
+    torch.testing.assert_close(scores[[0, 1, 3]], head(x[[0, 1, 3]]))  # the others do not notice
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1.0, 3e4])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_neither_overflows_nor_vanishes(dtype: torch.dtype, scale: float) -> None:
+    """In float16 the squares of large features and the factors of small ones are above the largest number, 65504."""
+    x = (scale * torch.rand(4, 6, 5, 5)).to(dtype)
+    head = Head("tap", LEARNED, CLASSES).to(dtype)
+    head.size(x)
+    expected = by_hand(copy.deepcopy(head).double(), x.double(), (4, 4))
+    torch.testing.assert_close(head(x).double(), expected, rtol=0.05, atol=0.05)
+
+
+def test_scaled_features_under_autocast() -> None:
+    net = supervise(ConvNet().eval(), at=["conv1"], num_classes=CLASSES, companion=LEARNED, example=images(1))
+    x = images()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        scores = net(x).companions["conv1"]
+    assert scores.dtype == torch.bfloat16
+    torch.testing.assert_close(scores.float(), net(x).companions["conv1"], rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("example", [images(1), None], ids=["by an example", "on the first forward"])
+@pytest.mark.parametrize("hidden", [(), (9, 6)], ids=["linear", "hidden layers"])
+def test_a_companion_starts_at_0(example: Tensor | None, hidden: tuple[int, ...]) -> None:
+    companion = Companion(hidden=hidden)
+    net = supervise(ConvNet(), at=["conv1", "conv2"], num_classes=CLASSES, companion=companion, example=example)
+    out = net(images())
+    for name, scores in out.companions.items():
+        assert not scores.any()
+        head = net.head(name)
+        assert not any(p.any() for p in head.classifier.parameters())
+        assert all(p.any() for p in head.hidden.parameters())
+        assert len(list(head.hidden.parameters())) == 2 * len(hidden)
+
+
+def test_the_model_meets_companions_that_start_at_0_from_the_second_step_on() -> None:
+    net = supervise(ConvNet().eval(), at=["conv1", "conv2"], num_classes=CLASSES, example=images(1))
+    objective, x, y = Objective(net), images(), labels()
+    optimizer = torch.optim.SGD(net.heads.parameters(), lr=0.1)
+    reached = []
+    for _ in range(2):
+        net.zero_grad()
+        sum(objective(net(x), y, progress=0.0).companions.values()).backward()
+        reached.append([bool(net.trunk.get_submodule(name).weight.grad.any()) for name in net.taps])
+        assert all(net.head(name).classifier.weight.grad.any() for name in net.taps)
+        optimizer.step()
+    assert reached == [[False, False], [True, True]]
+
+
+def test_weights_that_were_loaded_before_the_first_forward_are_not_put_to_0() -> None:
+    net = supervise(ConvNet().eval(), at=["conv1"], num_classes=CLASSES, companion=LEARNED, example=images(1))
+    twin = supervise(ConvNet().eval(), at=["conv1"], num_classes=CLASSES)
+    twin.load_state_dict(net.state_dict())
+    x = images()
+    assert torch.equal(twin(x).companions["conv1"], net(x).companions["conv1"])
 
 
 def test_flat_companions_say_that_the_size_changed() -> None:
@@ -83,6 +254,9 @@ def test_caffe_initialisation(example: Tensor | None) -> None:
     assert layer.bias.abs().max() == 0
 
 
+BAD_LENGTHS = (0, -8.0, math.nan, math.inf, True, "8", (8,))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -95,6 +269,8 @@ def test_caffe_initialisation(example: Tensor | None) -> None:
         ({"layout": "last"}, r"layout='last'; expected one of: auto, channels_first, channels_last"),
         ({"layout": "channel_last"}, "did you mean 'channels_last'"),
         ({"init": "cafe"}, "init='cafe'; did you mean 'caffe'"),
+        ({"init": 0}, "init=0; expected one of: zero, torch, caffe"),
+        *(({"length": bad}, re.escape(f"length={bad!r}; expected a number above 0, or None")) for bad in BAD_LENGTHS),
     ],
 )
 def test_bad_companions(settings: dict[str, Any], message: str) -> None:

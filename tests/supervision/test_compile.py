@@ -1,14 +1,18 @@
 """torch.compile of the net and of a whole step: same results, and nothing is compiled again as gates and alpha move."""
 
+import copy
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from nets import CLASSES, ConvNet, images, labels, objective_of
-from torch import Tensor
+from nets import CLASSES, LEARNED, ConvNet, TokenNet, images, labels, mlp, objective_of
+from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend
 
-from deepsup import DeeplySupervised, supervise
+from deepsup import Companion, DeeplySupervised, Objective, supervise
+
+AOT = "aot_eager"  # compiles backward too, without generating code
 
 
 @pytest.fixture(autouse=True)
@@ -16,8 +20,9 @@ def fresh() -> None:
     torch._dynamo.reset()
 
 
-def small_net() -> DeeplySupervised:
-    return supervise(ConvNet().eval(), at=["conv1", "pool1"], num_classes=CLASSES, example=images(1))
+def small_net(companion: Companion = LEARNED) -> DeeplySupervised:
+    taps = ["conv1", "pool1"]
+    return supervise(ConvNet().eval(), at=taps, num_classes=CLASSES, companion=companion, example=images(1))
 
 
 def test_a_compiled_net_gives_the_same_outputs() -> None:
@@ -61,7 +66,7 @@ def test_a_compiled_net_in_two_threads() -> None:
 
 @pytest.mark.parametrize("schedule", ["paper", "cut:0.5", lambda t: (1 - t) ** 2])
 def test_a_compiled_step_is_compiled_once(schedule: str) -> None:
-    net, counter = small_net(), CompileCounter()
+    net, counter = small_net(Companion.paper()), CompileCounter()  # not scaled, so that larger inputs move the gates
     x, y = images(), labels()
     bracket = objective_of(net)(net(x), y).companions["conv1"].item()
     objective = objective_of(net, gamma={"conv1": bracket, "pool1": 0.0}, schedule=schedule)
@@ -82,6 +87,46 @@ def test_a_compiled_step_is_compiled_once(schedule: str) -> None:
             gates.add((bool(active), progress))
     assert {active for active, _ in gates} == {True, False}
     assert counter.frame_count == 1
+
+
+KINDS: dict[str, tuple[Callable[[], nn.Module], list[str], Tensor]] = {
+    "maps": (ConvNet, ["conv1", "pool1"], images()),
+    "channels last": (ConvNet, ["conv1", "pool1"], images().to(memory_format=torch.channels_last)),
+    "maps that no pooling divides": (ConvNet, ["conv1", "conv2"], torch.randn(4, 2, 11, 9)),
+    "tokens": (TokenNet, ["layers.0", "layers.1"], torch.randn(4, 7, 8)),
+    "vectors": (mlp, ["1", "3"], torch.randn(4, 6)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_by_the_defaults_is_compiled_once_and_learns_the_same(kind: str) -> None:
+    build, taps, x = KINDS[kind]
+    net, counter = supervise(build().eval(), at=taps, num_classes=CLASSES, example=x), CompileCounterWithBackend(AOT)
+    twin, y = copy.deepcopy(net), labels()
+    objective, slow = Objective(net), Objective(twin)
+    compiled = torch.compile(lambda t: objective(net(x), y, progress=t).total, backend=counter, fullgraph=True)
+    for step in range(4):
+        t = torch.tensor(step / 4)
+        losses = compiled(t), slow(twin(x), y, progress=t).total
+        torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-6)
+        for trained, total in zip((net, twin), losses, strict=True):
+            trained.zero_grad()
+            total.backward()
+            torch.optim.SGD(trained.parameters(), lr=0.1).step()
+        for (name, mine), other in zip(net.named_parameters(), twin.parameters(), strict=True):
+            assert mine.grad is not None, name
+            torch.testing.assert_close(mine.grad, other.grad, rtol=1e-4, atol=1e-6, msg=name)
+        heads = [net.head(name).classifier.weight for name in taps]
+        assert all(weight.any() for weight in heads)
+    assert counter.frame_count == 1
+
+
+def test_pooled_companions_compiled_for_maps_of_other_sizes() -> None:
+    net = small_net()
+    compiled = torch.compile(net, backend=AOT, fullgraph=True)
+    for side in (8, 12, 6, 10):
+        x = torch.randn(4, 2, side, side)
+        torch.testing.assert_close(compiled(x).companions, net(x).companions)
 
 
 @pytest.mark.parametrize(("schedule", "times"), [("constant", 2), ("linear", 2), ("cut:0.5", 3)])

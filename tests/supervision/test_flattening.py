@@ -7,16 +7,39 @@ from typing import Any
 
 import pytest
 import torch
+from nets import LEARNED, linear
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from deepsup import Companion, Objective, create_network, supervise
+from deepsup.supervision import companions
 from deepsup.supervision.companions import Head
 
 # torch's own forward mode
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 CHANNELS_LAST, PLAIN = torch.channels_last, torch.contiguous_format
+COMPANIONS = {
+    "paper": linear("none"), "avg": linear("avg"), "default": LEARNED, "scaled": linear("none", length=8.0)
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def every_map_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of the memory is kept for large maps only; here also for those of the tests."""
+    monkeypatch.setattr(companions, "LARGE", 0)
+
+
+@pytest.mark.parametrize("pool", ["none", "avg", 2])
+def test_small_maps_are_flattened_as_they_always_were(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the digit, whatever their order in memory."""
+    monkeypatch.undo()
+    features = a_map(CHANNELS_LAST)
+    assert features[0].numel() < companions.LARGE
+    head = head_for(features, linear(pool))
+    flat = {"none": lambda x: x, "avg": lambda x: x.mean((2, 3)), 2: lambda x: F.adaptive_avg_pool2d(x, (2, 2))}[pool]
+    expected = F.linear(flat(features).flatten(1), head.classifier.weight, head.classifier.bias)
+    assert torch.equal(head(features), expected)
 
 
 def head_for(features: Tensor, companion: Companion) -> Head:
@@ -30,12 +53,15 @@ def a_map(order: torch.memory_format, batch: int = 11, dtype: torch.dtype = torc
 
 
 def slowly(head: Head, features: Tensor) -> Tensor:
-    """The definition: everything contiguous, flattened, and multiplied."""
-    flat = (
-        features.contiguous().flatten(2).mean(2)
-        if head.companion.pool == "avg"
-        else features.reshape(len(features), -1)
-    )
+    """The definition: everything contiguous, pooled, flattened, scaled, and multiplied."""
+    flat = features.contiguous()
+    if head.companion.pool == "avg":
+        flat = flat.flatten(2).mean(2)
+    elif head.companion.pool != "none":
+        flat = F.adaptive_avg_pool2d(flat, head.grid)
+    flat = flat.reshape(len(features), -1)
+    if head.companion.length is not None:
+        flat = head.companion.length * flat / flat.square().sum(1, keepdim=True).sqrt()
     return flat @ head.classifier.weight.t() + head.classifier.bias
 
 
@@ -45,24 +71,24 @@ def gradients(scores: Tensor, features: Tensor, head: Head) -> tuple[Tensor, ...
 
 
 @pytest.mark.parametrize("order", [PLAIN, CHANNELS_LAST])
-@pytest.mark.parametrize("pool", ["none", "avg"])
-def test_value_and_gradients_are_those_of_flattening(order: torch.memory_format, pool: Any) -> None:
+@pytest.mark.parametrize("companion", COMPANIONS.values(), ids=COMPANIONS.keys())
+def test_value_and_gradients_are_those_of_flattening(order: torch.memory_format, companion: Companion) -> None:
     features = a_map(order)
-    head = head_for(features, Companion(pool=pool))
+    head = head_for(features, companion)
     scores, slow = head(features), slowly(head, features)
     torch.testing.assert_close(scores, slow, rtol=1e-12, atol=1e-12)
     found, expected = gradients(scores, features, head), gradients(slow, features, head)
-    if pool == "none":
+    if companion.pool != "avg":
         assert found[0].stride() == features.stride()  # else the trunk's backward would bring it into order first
     for mine, other in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("order", [PLAIN, CHANNELS_LAST])
-@pytest.mark.parametrize("pool", ["none", "avg"])
-def test_gradients_of_gradients(order: torch.memory_format, pool: Any) -> None:
+@pytest.mark.parametrize("companion", COMPANIONS.values(), ids=COMPANIONS.keys())
+def test_gradients_of_gradients(order: torch.memory_format, companion: Companion) -> None:
     features = a_map(order, batch=2)
-    head = head_for(features, Companion(pool=pool))
+    head = head_for(features, companion)
     assert torch.autograd.gradcheck(head, (features,), check_batched_grad=True, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(head, (features,))
     weights = [each.detach().requires_grad_() for each in head.parameters()]
@@ -86,10 +112,10 @@ HOOKS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("hooks", HOOKS)
 @pytest.mark.parametrize("order", [PLAIN, CHANNELS_LAST])
-@pytest.mark.parametrize("pool", ["none", "avg"])
-def test_gradients_under_hooks_that_lose_strides(order: torch.memory_format, pool: Any, hooks: str) -> None:
+@pytest.mark.parametrize("companion", COMPANIONS.values(), ids=COMPANIONS.keys())
+def test_gradients_under_hooks_that_lose_strides(order: torch.memory_format, companion: Companion, hooks: str) -> None:
     features = torch.randn(8, 192, 16, 16).to(memory_format=order).requires_grad_()
-    head = head_for(features, Companion(pool=pool))
+    head = head_for(features, companion)
     expected = gradients(slowly(head, features), features, head)
     with HOOKS[hooks]():
         scores = head(features)
@@ -111,7 +137,7 @@ def test_other_shapes_in_every_order(shape: tuple[int, ...]) -> None:
 def test_hidden_layers_and_every_pooling(order: torch.memory_format) -> None:
     features = a_map(order)
     for pool in ("none", "avg", "max", 2):
-        head = head_for(features, Companion(pool=pool, hidden=(4,)))  # type: ignore[arg-type]
+        head = head_for(features, Companion(pool=pool, hidden=(4,), init="torch"))  # type: ignore[arg-type]
         torch.testing.assert_close(head(features), head(features.contiguous()), rtol=1e-12, atol=1e-12)
 
 
@@ -129,16 +155,17 @@ def test_hooks_and_parametrizations_of_the_classifier_count() -> None:
     torch.testing.assert_close(head(features), expected)
 
 
-@pytest.mark.parametrize("pool", ["none", "avg"])
-def test_function_transforms(pool: Any) -> None:
+@pytest.mark.parametrize("companion", COMPANIONS.values(), ids=COMPANIONS.keys())
+def test_function_transforms(companion: Companion) -> None:
     features = a_map(CHANNELS_LAST).detach()
-    head = head_for(features, Companion(pool=pool))
+    head = head_for(features, companion)
     gradient = torch.func.grad(lambda x: head(x).sum())(features)
     torch.testing.assert_close(gradient, torch.func.jacrev(lambda x: head(x).sum())(features))
     slow = torch.autograd.functional.jacobian(lambda x: slowly(head, x), features)
     torch.testing.assert_close(torch.autograd.functional.jacobian(head, features, vectorize=True), slow)
-    _, tangent = torch.func.jvp(head, (features,), (features,))
-    torch.testing.assert_close(tangent, head(features) - head.classifier.bias)
+    direction = torch.randn_like(features)
+    _, tangent = torch.func.jvp(head, (features,), (direction,))
+    torch.testing.assert_close(tangent, torch.tensordot(slow, direction, dims=4))
     each = torch.func.vmap(lambda x: head(x[None])[0])(features)
     torch.testing.assert_close(each, head(features))
 
@@ -162,12 +189,12 @@ def test_a_frozen_trunk_gets_no_gradient() -> None:
     assert gradient.stride() == features.stride()
 
 
-@pytest.mark.parametrize("pool", ["none", "avg"])
-def test_the_trunk_gets_its_gradient_in_its_own_order(pool: Any) -> None:
+@pytest.mark.parametrize("companion", COMPANIONS.values(), ids=COMPANIONS.keys())
+def test_the_trunk_gets_its_gradient_in_its_own_order(companion: Companion) -> None:
     """The sum of both gradients, the trunk's and the companion's: else the convolution would copy it."""
     images = torch.randn(4, 3, 32, 32).to(memory_format=CHANNELS_LAST).requires_grad_()
     network = create_network("nin-cifar10").to(memory_format=CHANNELS_LAST)  # type: ignore[call-overload]
-    net = supervise(network, at=["conv1"], num_classes=10, example=images, companion=Companion(pool=pool))
+    net = supervise(network, at=["conv1"], num_classes=10, example=images, companion=companion)
     strides: list[tuple[int, ...]] = []
     handle = network.conv1.register_full_backward_pre_hook(lambda _, given: strides.append(given[0].stride()))
     Objective(net, "softmax", schedule="constant")(net(images), torch.arange(4)).total.backward()

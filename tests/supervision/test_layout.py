@@ -9,10 +9,10 @@ import pytest
 import timm
 import torch
 import torchvision
-from nets import CLASSES, ConvNet, TokenNet, images
+from nets import CLASSES, ConvNet, TokenNet, images, linear
 from torch import Tensor, nn
 
-from deepsup import Companion, DeeplySupervised, DeepsupError, supervise
+from deepsup import Companion, DeeplySupervised, DeepsupError, create_network, list_networks, supervise
 
 FIRST, LAST = "channels_first", "channels_last"
 
@@ -54,7 +54,7 @@ def check(model: nn.Module, taps: dict[str, str], x: Tensor, classes: int, lazy:
     model.eval()
     for how in ("avg", "max", 2):
         net = supervise(
-            model, at=list(taps), num_classes=classes, companion=Companion(pool=how), example=None if lazy else x
+            model, at=list(taps), num_classes=classes, companion=linear(how), example=None if lazy else x
         )  # fmt: skip
         out = net(x)
         for name, layout in taps.items():
@@ -68,29 +68,48 @@ def check(model: nn.Module, taps: dict[str, str], x: Tensor, classes: int, lazy:
     return kept
 
 
-def tv(name: str) -> nn.Module:
-    return torchvision.models.get_model(name, weights=None, num_classes=10)
+def torchvision_swin() -> nn.Module:
+    swin = torchvision.models.SwinTransformer
+    return swin([4, 4], embed_dim=24, depths=[1, 1], num_heads=[2, 2], window_size=[4, 4], num_classes=10)
 
 
-def tm(name: str, **more: Any) -> nn.Module:
-    model: nn.Module = timm.create_model(name, num_classes=10, **more)
+def torchvision_convnext(width: int = 24) -> nn.Module:
+    block = torchvision.models.convnext.CNBlockConfig
+    return torchvision.models.ConvNeXt([block(width, 2 * width, 2), block(2 * width, None, 2)], num_classes=10)
+
+
+def from_timm(name: str, **small: Any) -> nn.Module:
+    model: nn.Module = timm.create_model(name, num_classes=10, **small)
     return model
 
 
-@pytest.mark.parametrize(
-    ("build", "size", "taps"),
-    [
-        (lambda: tv("swin_t"), 64, {"features.0": LAST, "features.1": LAST, "features.3": LAST, "norm": LAST}),
-        (lambda: tm("swin_tiny_patch4_window7_224"), 224, {"layers.0": LAST, "layers.2": LAST, "norm": LAST}),
-        (lambda: tv("convnext_tiny"), 64, {"features.0": FIRST, "features.2.0": FIRST, "features.3": FIRST,
-                                           "features.1.0.block.2": LAST, "features.1.0.block.1": LAST}),
-        (lambda: tm("convnext_atto"), 64, {"stem": FIRST, "stages.0": FIRST, "stages.2": FIRST}),
-        (lambda: tm("vit_tiny_patch16_224"), 224, {"blocks.3": LAST, "blocks.7.norm1": LAST}),
-        (lambda: tv("resnet18"), 64, {"relu": FIRST, "layer1": FIRST, "layer3.0.bn1": FIRST}),
-    ],
-    ids=["torchvision-swin", "timm-swin", "torchvision-convnext", "timm-convnext", "timm-vit", "resnet"],
-)  # fmt: skip
-def test_models_that_nobody_here_wrote(build: Callable[[], nn.Module], size: int, taps: dict[str, str]) -> None:
+def timm_swin() -> nn.Module:
+    small = {"img_size": 56, "embed_dim": 24, "depths": (1, 1), "num_heads": (2, 2)}
+    return from_timm("swin_tiny_patch4_window7_224", **small)
+
+
+def timm_vit() -> nn.Module:
+    return from_timm("vit_tiny_patch16_224", img_size=64, embed_dim=24, depth=4)
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], int, dict[str, str]]] = {
+    "torchvision Swin": (torchvision_swin, 64, {"features.0": LAST, "features.1": LAST, "features.2": LAST}),
+    "timm Swin": (timm_swin, 56, {"layers.0": LAST, "layers.1": LAST, "norm": LAST}),
+    "torchvision ConvNeXt": (torchvision_convnext, 64, {
+        "features.0": FIRST, "features.1": FIRST, "features.2.0": FIRST, "features.3": FIRST,
+        "features.1.0.block.1": LAST, "features.1.0.block.2": LAST,
+    }),
+    "timm ConvNeXt": (lambda: from_timm("convnext_atto"), 64, {"stem": FIRST, "stages.0": FIRST, "stages.2": FIRST}),
+    "timm ViT": (timm_vit, 64, {"blocks.1": LAST, "blocks.2.norm1": LAST}),
+    "torchvision ResNet": (lambda: torchvision.models.resnet18(num_classes=10), 64, {
+        "relu": FIRST, "layer1": FIRST, "layer3.0.bn1": FIRST,
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_nobody_here_wrote(name: str) -> None:
+    build, size, taps = MODELS[name]
     check(build(), taps, torch.randn(2, 3, size, size), 10)
 
 
@@ -107,6 +126,34 @@ def conv1d_net(channels: int = 6) -> nn.Sequential:
 def test_maps_of_one_dimension(length: int, lazy: bool) -> None:
     taps = dict.fromkeys(["0", "1", "2", "3", "4", "5"], FIRST)
     check(conv1d_net(), taps, torch.randn(3, 2, length), CLASSES, lazy)
+
+
+class Gated(nn.Module):
+    """A block whose convolution has twice its channels; nothing inside it has the shape of its output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.glu, self.act = nn.Conv1d(2, 12, 3, padding=1), nn.GLU(dim=1), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        z: Tensor = self.act(self.glu(self.conv(x)))
+        return z
+
+
+@pytest.mark.parametrize("length", [11, 6, 12])
+def test_blocks_that_halve_their_channels(length: int) -> None:
+    model = nn.Sequential(Gated(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(6, CLASSES))
+    check(model, {"0": FIRST, "0.glu": FIRST, "0.act": FIRST}, torch.randn(3, 2, length), CLASSES)
+
+
+@pytest.mark.parametrize("name", list_networks())
+def test_our_own_networks(name: str) -> None:
+    network = create_network(name)
+    x = torch.zeros(2, network.in_channels, network.image_size, network.image_size)
+    for at in (network.taps, "auto"):
+        net = supervise(network, at, num_classes=network.num_classes, companion=Companion(pool=4), example=x)
+        assert {net.head(tap).layout for tap in net.taps} == {FIRST}
+        net.strip()
 
 
 class Hybrid(nn.Module):
@@ -140,7 +187,7 @@ def test_a_hybrid_as_long_as_it_is_wide() -> None:
     check(Hybrid(), taps, x, CLASSES).strip()
     with pytest.raises(DeepsupError, match=r"layer 'act', \[3, 8, 8\], may be \[B,C,L\] or \[B,N,D\]: .*disagree"):
         supervise(Hybrid(), at={"act": Companion(pool="avg")}, num_classes=CLASSES, example=x)
-    told = Companion(pool="avg", layout="channels_last")
+    told = linear("avg", layout="channels_last")
     net = supervise(Hybrid().eval(), at={"act": told}, num_classes=CLASSES, example=x)
     expected = net.head("act").classifier(output_of(net.trunk, "act", x).mean(1))
     torch.testing.assert_close(net(x).companions["act"], expected)
@@ -220,38 +267,63 @@ def test_a_map_told_by_the_aspect_of_the_image_alone() -> None:
     assert net.head("act").layout == FIRST
 
 
+class OwnConv(nn.Module):
+    """A convolution written by hand, whose map grows by its padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(5, 3, 3, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.conv2d(x, self.weight, padding=2)
+
+
+def own_conv_net() -> nn.Sequential:
+    return nn.Sequential(OwnConv(), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, CLASSES))
+
+
+@pytest.mark.parametrize("size", [(8, 8), (16, 8)], ids=str)
+def test_a_map_that_has_grown_beyond_the_image(size: tuple[int, int]) -> None:
+    check(own_conv_net(), {"0": FIRST, "1": FIRST}, torch.randn(2, 3, *size), CLASSES)
+
+
+def test_a_map_that_has_grown_and_has_the_aspect_both_ways() -> None:
+    """10 x 18 and 5 x 10 both come from 8 x 16; that the second is no larger than the image proves nothing."""
+    x = torch.randn(2, 3, 8, 16)
+    with pytest.raises(DeepsupError, match=r"layer '0', \[2, 5, 10, 18\], may be .*no layer before it tells"):
+        supervise(own_conv_net(), at=["0"], num_classes=CLASSES, example=x)
+
+
 class Collapsed(nn.Module):
     """A text reader's map: its height collapsed, so that only the wrong reading has the image's aspect."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.fc = nn.Conv2d(1, 8, 3, stride=(2, 4), padding=1), nn.Linear(8, CLASSES)
-        self.act = nn.ReLU()
+        self.block = nn.Sequential(nn.Conv2d(1, 8, 3, stride=(2, 4), padding=1), nn.ReLU())
+        self.fc = nn.Linear(8, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        scores: Tensor = self.fc(self.act(self.conv(x)).mean((2, 3)))
+        scores: Tensor = self.fc(self.block(x).mean((2, 3)))
         return scores
 
 
-def test_a_layer_and_the_image_that_disagree() -> None:
-    x = torch.randn(2, 1, 64, 256)  # conv gives [2, 8, 32, 64]: as [B,H,W,C], 8 x 32 has the aspect of 64 x 256
-    with pytest.raises(
-        DeepsupError, match=r"layer 'conv', \[2, 8, 32, 64\], may be .*disagree.*layout='channels_first'"
-    ):
-        supervise(Collapsed(), at=["conv"], num_classes=CLASSES, companion=Companion(pool="avg"), example=x)
-    companion = Companion(pool="avg", layout="channels_first")
-    net = supervise(Collapsed(), at=["conv"], num_classes=CLASSES, companion=companion, example=x)
-    assert net.head("conv").first.in_features == 8
+def test_layers_and_an_image_that_disagree() -> None:
+    x = torch.randn(2, 1, 64, 256)  # the block gives [2, 8, 32, 64]: as [B,H,W,C], 8 x 32 has the aspect of 64 x 256
+    check(Collapsed(), {"block.0": FIRST}, x, CLASSES).strip()  # a convolution speaks for itself
+    pooled = Companion(pool="avg")
+    with pytest.raises(DeepsupError, match=r"layer 'block', \[2, 8, 32, 64\], .*disagree.*layout='channels_first'"):
+        supervise(Collapsed(), at=["block"], num_classes=CLASSES, companion=pooled, example=x)
+    told = Companion(pool="avg", layout="channels_first")
+    net = supervise(Collapsed(), at=["block"], num_classes=CLASSES, companion=told, example=x)
+    assert net.head("block").first.in_features == 8
 
 
 def test_a_block_that_goes_both_ways_at_one_shape() -> None:
     """ConvNeXt's block where C == H == W: its convolution and its linear layers have one shape."""
-    x = torch.randn(2, 3, 384, 384)
-    small = torchvision.models.convnext.ConvNeXt(
-        [torchvision.models.convnext.CNBlockConfig(96, None, 2)], num_classes=10
-    )
-    with pytest.raises(DeepsupError, match=r"layer 'features.1', \[2, 96, 96, 96\], .*disagree"):
-        supervise(small, at=["features.1"], num_classes=10, companion=Companion(pool="avg"), example=x)
+    x = torch.randn(2, 3, 64, 64)
+    pooled = Companion(pool="avg")
+    with pytest.raises(DeepsupError, match=r"layer 'features.1', \[2, 16, 16, 16\], .*disagree"):
+        supervise(torchvision_convnext(16), at=["features.1"], num_classes=10, companion=pooled, example=x)
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -259,7 +331,7 @@ def test_the_layout_goes_with_copies_and_into_compiled_nets(lazy: bool) -> None:
     torch._dynamo.reset()
     x = torch.randn(3, 2, 11)
     taps = {"conv": FIRST, "encoder.layers.0": LAST}
-    companion = Companion(pool="avg")
+    companion = linear("avg")
     example = None if lazy else x
     net = supervise(Hybrid().eval(), at=list(taps), num_classes=CLASSES, companion=companion, example=example)
     early = [copy.deepcopy(net), pickle.loads(pickle.dumps(net))]

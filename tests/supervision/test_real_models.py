@@ -6,10 +6,10 @@ import pytest
 import timm
 import torch
 import torchvision
-from nets import objective_of
+from nets import LEARNED, objective_of
 from torch import nn
 
-from deepsup import Companion, supervise
+from deepsup import supervise
 
 CLASSES = 10
 # name -> the input size (64 pixels where the model allows it) and the layers that "auto" must find
@@ -55,7 +55,7 @@ def test_one_step_and_back(source: str, name: str) -> None:
     model = build(source, name)
     cls, keys = type(model), list(model.state_dict())
     x, y = torch.randn(2, 3, size, size), torch.tensor([3, 7])
-    net = supervise(model, at="auto", num_classes=CLASSES, example=x, companion=Companion(pool=4))
+    net = supervise(model, at="auto", num_classes=CLASSES, example=x, companion=LEARNED)
     assert net.taps == taps
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     before = {p: p.detach().clone() for p in (net.head(name).classifier.weight for name in taps)}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from nets import CLASSES, ConvNet, images, labels
+from nets import CLASSES, ConvNet, images, labels, linear
 from torch import Tensor, nn
 
 from deepsup import Companion, DeepsupError, Objective, supervise
@@ -55,9 +55,7 @@ def test_a_companion_meets_the_part_it_selects(form: str, change: bool) -> None:
             net(x)
         return
     for example in (x, None):
-        net = supervise(
-            model, at={"parts": Companion(select=FORMS[form][1], pool="none")}, num_classes=CLASSES, example=example
-        )
+        net = supervise(model, at={"parts": linear(select=FORMS[form][1])}, num_classes=CLASSES, example=example)
         out = net(x)
         torch.testing.assert_close(out.companions["parts"], net.head("parts").classifier(model.parts.linear(x)))
         Objective(net, "softmax", schedule="constant")(out, labels()).total.backward()
@@ -128,7 +126,7 @@ class Recurrent(nn.Module):
 
 def test_an_lstm() -> None:
     model, x = Recurrent(), torch.randn(4, 7, 5)
-    net = supervise(model, at={"lstm1": Companion(select=0, pool="avg")}, num_classes=CLASSES, example=x)
+    net = supervise(model, at={"lstm1": linear("avg", select=0)}, num_classes=CLASSES, example=x)
     expected = net.head("lstm1").classifier(model.lstm1(x)[0].mean(1))
     torch.testing.assert_close(net(x).companions["lstm1"], expected)
 
@@ -170,9 +168,7 @@ def test_selected_parts_and_named_scores_in_a_compiled_net() -> None:
     torch._dynamo.reset()
     x = torch.randn(4, 6)
     for form in ("tuple", "dict"):
-        net = supervise(
-            Net(form), at={"parts": Companion(select=FORMS[form][1], pool="none")}, num_classes=CLASSES, example=x
-        )
+        net = supervise(Net(form), at={"parts": linear(select=FORMS[form][1])}, num_classes=CLASSES, example=x)
         compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
         torch.testing.assert_close(compiled(x).companions["parts"], net(x).companions["parts"])
     net = supervise(Named(dict).eval(), at=["conv1"], num_classes=CLASSES, example=images(1))

@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 import torch
-from nets import CLASSES, ConvNet, TokenNet, images
+from nets import CLASSES, LEARNED, ConvNet, TokenNet, images
 from torch import Tensor, nn
 
 from deepsup import DeeplySupervised, supervise
@@ -57,19 +57,22 @@ def hammer(net: DeeplySupervised, inputs: list[Tensor], calls: int) -> int:
 
 
 def test_two_threads_never_mix_their_images() -> None:
-    net = supervise(ConvNet().eval(), at=["conv1", "pool1", "conv2"], num_classes=CLASSES, example=images(1))
+    net = supervise(
+        ConvNet().eval(), at=["conv1", "pool1", "conv2"], num_classes=CLASSES, companion=LEARNED, example=images(1)
+    )
     assert hammer(net, [images(2) for _ in range(8)], CALLS) == 0
 
 
 def test_two_threads_on_tokens() -> None:
-    net = supervise(TokenNet().eval(), at=["layers.0", "layers.1"], num_classes=CLASSES, example=torch.zeros(1, 7, 8))
+    model, example = TokenNet().eval(), torch.zeros(1, 7, 8)
+    net = supervise(model, at=["layers.0", "layers.1"], num_classes=CLASSES, companion=LEARNED, example=example)
     assert hammer(net, [torch.randn(2, 7, 8) for _ in range(4)], CALLS // 4) == 0
 
 
 def test_the_first_forward_of_an_unsized_net_from_many_threads() -> None:
     for _ in range(10):
         model = ConvNet().train()
-        net = supervise(model, at=["conv1", "conv2"], num_classes=CLASSES)
+        net = supervise(model, at=["conv1", "conv2"], num_classes=CLASSES, companion=LEARNED)
         net.trunk.drop.p = 0.0
         inputs, start = [images(2) for _ in range(4)], Barrier(4)
 
@@ -100,10 +103,10 @@ class Twice(nn.Module):
 
 def test_a_supervised_net_inside_another() -> None:
     """Both tap layers of the inner model; neither takes the other's."""
-    inner = supervise(ConvNet().eval(), at=["conv1"], num_classes=CLASSES, example=images(1))
+    inner = supervise(ConvNet().eval(), at=["conv1"], num_classes=CLASSES, companion=LEARNED, example=images(1))
     model = Twice(inner)
     taps = ["conv", "inner.trunk.conv1", "inner.trunk.conv2"]
-    net = supervise(model, at=taps, num_classes=CLASSES, example=images(1))
+    net = supervise(model, at=taps, num_classes=CLASSES, companion=LEARNED, example=images(1))
     x = images()
     z = model.conv(x)
     first = inner.trunk.conv1(z)
@@ -116,7 +119,7 @@ def test_a_supervised_net_inside_another() -> None:
 
 def test_a_net_called_within_its_own_forward() -> None:
     """The call inside keeps its catch apart from that of the call around it."""
-    net = supervise(ConvNet().eval(), at=["conv1", "conv2"], num_classes=CLASSES, example=images(1))
+    net = supervise(ConvNet().eval(), at=["conv1", "conv2"], num_classes=CLASSES, companion=LEARNED, example=images(1))
     x, other = images(), images(2)
     expected, inside = net(x), []
     alone = net(other)
@@ -135,7 +138,7 @@ def test_a_net_called_within_its_own_forward() -> None:
 
 def test_data_parallel_replicas_share_taps_but_no_catch() -> None:
     """nn.DataParallel runs shallow copies in threads: their layers call the same tap objects."""
-    net = supervise(ConvNet().eval(), at=["conv1"], num_classes=CLASSES, example=images(1))
+    net = supervise(ConvNet().eval(), at=["conv1"], num_classes=CLASSES, companion=LEARNED, example=images(1))
     twin = copy.copy(net)
     twin.__dict__ = net.__dict__.copy()
     x = [images(2), images(2)]

@@ -12,7 +12,7 @@ from deepsup.recipes import quick
 
 # what the comparison decides by itself, and so is no flag of the command
 _DECIDED = {"data", "loss", "companion_loss", "lr", "validation", "select", "test", "tensorboard", "label_smoothing"}
-_OF_THE_NET = ("network", "network_options", "taps", "pool", "hidden")
+_OF_THE_NET = ("network", "network_options", "taps", "pool", "hidden", "companion_length", "companion_init")
 
 
 def compare_again(table: Mapping[str, Any], name: str, **changes: Any) -> str:

@@ -79,14 +79,15 @@ def resolution(output: object, seen: Trace) -> tuple[int, ...] | None:
     """Return the height and width of a map [B,C,H,W] or [B,H,W,C], told by the aspect of the input; None for others.
 
     Inside a block, maps may lie as [B,H,W,C] (ConvNeXt) or whole stages may (Swin): of both readings, the one with the
-    input's aspect is right. Volumes that fit neither are read as [B,C,D,H,W].
+    input's aspect that is no larger than it is right. Volumes that fit neither are read as [B,C,D,H,W].
     """
     if not isinstance(output, Tensor) or (image := image_of(seen, output.ndim)) is None:
         return None
     if max(output.shape[2:]) == 1:  # a vector, kept in the shape of a map
         return None
-    fallback = tuple(output.shape[2:]) if output.ndim == 5 else None
-    return next(iter(readings(output.shape, image).values()), fallback)
+    fitting = readings(output.shape, image).values()
+    smaller = (size for size in fitting if all(a <= b for a, b in zip(size, image.shape[2:], strict=True)))
+    return next(smaller, tuple(output.shape[2:]) if output.ndim == 5 else None)
 
 
 def block_thirds(model: nn.Module, calls: list[Call]) -> list[str]:

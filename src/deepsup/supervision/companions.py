@@ -192,11 +192,12 @@ class Head(nn.Module):
 
 
 def scaled(features: Tensor, length: float) -> Tensor:
-    """Scale the features [B, ...] of each sample to the same L2 norm; a sample of zeros stays as it is."""
+    """Scale the features [B, ...] of each sample to the same L2 norm; zeros have no direction and stay 0."""
     dims = tuple(range(1, features.ndim))
-    exact = torch.promote_types(features.dtype, torch.float32)  # in half precision the squares could overflow
+    exact = torch.promote_types(features.dtype, torch.float32)  # in half precision squares and factors could overflow
     norm: Tensor = torch.linalg.vector_norm(features, dim=dims, keepdim=True, dtype=exact)
-    return features * (length / norm.clamp(min=1e-6)).to(features.dtype)
+    factor = torch.where(norm > 0, length / norm.clamp(min=1e-6), 0.0)
+    return (features * factor).to(features.dtype)
 
 
 def pool(

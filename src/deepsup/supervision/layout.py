@@ -33,16 +33,18 @@ NORMS = (nn.LayerNorm, nn.RMSNorm)
 def layout_of(call: Call, features: Tensor, seen: Trace) -> Layout:
     """Return where the channels of a layer's output lie, or say that it cannot be told.
 
-    The layer itself tells it, or else those inside it with an output of the same shape. The aspect of the input image
-    is a second witness. Where neither tells, the layers before it with an output of that shape do. Where witnesses
-    differ, none is believed.
+    A layer of a kind that tells speaks for itself. Else the layers inside it do, and the aspect of the input image is a
+    second witness. Where neither tells, the layers before it do. Where witnesses differ, none is believed.
     """
     shape = features.shape
-    layers = layers_say(call, shape, seen)
+    itself = says(call.layer, shape)
+    if itself is not None:
+        return itself
+    told = told_by([other for other in seen.calls if other.name.startswith(f"{call.name}.")], shape)
     image = image_of(seen, features.ndim)
-    fitting = list(readings(shape, image)) if image is not None else []
-    aspect = fitting[0] if len(fitting) == 1 else None
-    told = {each for each in (*layers, aspect) if each is not None}
+    fitting = set(readings(shape, image)) if image is not None else set()
+    if len(fitting) == 1:
+        told |= fitting
     if not told:
         told = told_by(seen.calls[: seen.calls.index(call)], shape)
     if len(told) != 1:
@@ -55,18 +57,17 @@ def layout_of(call: Call, features: Tensor, seen: Trace) -> Layout:
     return told.pop()
 
 
-def layers_say(call: Call, shape: torch.Size, seen: Trace) -> set[Layout]:
-    """Return what the layer itself tells of its output, or else all that the layers inside it tell."""
-    itself = says(call.layer, shape)
-    if itself is not None:
-        return {itself}
-    return told_by([other for other in seen.calls if other.name.startswith(f"{call.name}.")], shape)
-
-
 def told_by(calls: list[Call], shape: torch.Size) -> set[Layout]:
-    """Return all that calls with an output of ``shape`` tell of it."""
-    layers = (call.layer for call in calls if any(part.shape == shape for part in tensors_of(call.output)))
-    return {told for layer in layers if (told := says(layer, shape)) is not None}
+    """Return all that calls with an output of ``shape`` tell of it, or else those with as many positions (a maxout)."""
+    outputs = [(says(call.layer, part.shape), part.shape) for call in calls for part in tensors_of(call.output)]
+    votes = [(layout, given) for layout, given in outputs if layout is not None and given[:1] == shape[:1]]
+    same = {layout for layout, given in votes if given == shape}
+    return same or {layout for layout, given in votes if positions(given, layout) == positions(shape, layout)}
+
+
+def positions(shape: torch.Size, layout: Layout) -> torch.Size:
+    """Return the height and width, or the length, of a map in a layout."""
+    return shape[2:] if layout == "channels_first" else shape[1:-1]
 
 
 def tensors_of(output: Any) -> list[Tensor]:
@@ -107,8 +108,6 @@ def readings(shape: torch.Size, image: Tensor) -> dict[Layout, tuple[int, ...]]:
 
 
 def has_aspect(size: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    """Whether a map can be a smaller version of the whole: in proportion, up to the rounding of poolings."""
+    """Whether a map has the proportions of the whole, up to the rounding of poolings and to padding."""
     pairs = combinations(zip(size, whole, strict=True), 2)
-    return all(a <= b for a, b in zip(size, whole, strict=True)) and all(
-        abs(h * width - w * height) < height + width for (h, height), (w, width) in pairs
-    )
+    return all(abs(h * width - w * height) < height + width for (h, height), (w, width) in pairs)
