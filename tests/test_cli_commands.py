@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from deepsup.cli import main
+from deepsup.config import Config
+from deepsup.recipes import caffe_cifar10
 from deepsup.record import Run
 
 SMALL = ["--network", "fast", "--pool", "avg", "--batch-size", "20", "--image-size", "12"]
@@ -184,6 +186,22 @@ runpy.run_module("deepsup.__main__", run_name="__main__")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (130, "deepsup: interrupted\n")
+
+
+def test_another_network_does_not_get_the_options_of_the_recipes_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Config] = []
+
+    def caught(config: Config, *_: object, **__: object) -> None:
+        seen.append(config)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("deepsup.experiment.train", caught)
+    recipe = ["train", "--recipe", "caffe-cifar10"]
+    for more in (["--lr", "1"], ["--network", "nin-cifar10"], ["--network", "cnn"],
+                 ["--network", "cnn", "--network-options", "drop=0.1"]):  # fmt: skip
+        assert main([*recipe, *more]) == 130
+    own = caffe_cifar10().network_options
+    assert [config.network_options for config in seen] == [own, own, {}, {"drop": 0.1}]
 
 
 def test_resume_starts_a_run_that_is_not_there(photos: str, capsys: pytest.CaptureFixture) -> None:

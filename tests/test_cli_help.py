@@ -21,7 +21,7 @@ from deepsup.reproduction.listing import FILE, listing
 ROOT = Path(__file__).parent.parent
 SETTINGS = {setting.name: setting for setting in dataclasses.fields(Config) if setting.name != "phases"}
 VERBS = ["train", "compare", "evaluate", "predict", "report", "inspect", "data list", "data get", "data check",
-         "networks", "reproduce", "bench", "doctor"]  # fmt: skip
+         "networks", "reproduce", "bench", "harm", "doctor"]  # fmt: skip
 
 
 def help_of(verb: str, capsys: pytest.CaptureFixture) -> str:

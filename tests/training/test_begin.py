@@ -46,7 +46,9 @@ def test_a_divergence_says_how_to_go_on_and_that_works(
     with pytest.raises(DivergedError, match="training diverged at epoch 1, step 2") as caught:
         train(small, tmp_path / "lost", watch=Poison(10))
     command = f"deepsup train --out {tmp_path / 'lost'} --resume --lr 0.001"
-    assert str(caught.value).endswith(f"lower lr (now 0.00703) or alpha (0.3); {command} goes on from step 9")
+    rate = small.lr * (1 - (10.5 / 24 - small.warmup) / (1 - small.warmup))  # amid the 11th of 24 steps
+    told = f"lower lr (now {rate:.3g}) or alpha ({small.alpha[0]:g}); {command} goes on from step 9"
+    assert str(caught.value).endswith(told)
     assert main(command.split()[1:]) == 0
     assert f"going on with {tmp_path / 'lost'}\n" in capsys.readouterr().err
     assert Run(tmp_path / "lost").config == dataclasses.replace(small, lr=0.001)

@@ -1,15 +1,19 @@
 """Every knob: its own type, its limits, its YAML, and the words in which a wrong one is refused."""
 
+import dataclasses
 from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deepsup import Companion, Objective
 from deepsup.config import Config, Phase
 from deepsup.errors import ConfigError
 from deepsup.experiment.build import build_net
-from deepsup.recipes import RECIPES, find_recipe
+from deepsup.recipes import FLAT, RECIPES, find_recipe
+from deepsup.training.loop import build_objective
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
@@ -52,7 +56,7 @@ def test_the_plan() -> None:
         ({"shuffle": 1}, r"shuffle=1; expected bool"),
         ({"anneal": "stall"}, r"anneal=stall .* without validation images"),
         ({"select": "best"}, r"select=best without validation images"),
-        ({"label_smoothing": 0.1}, r"label_smoothing=0\.1 with loss=squared_hinge"),
+        ({"label_smoothing": 0.1, "loss": "squared_hinge"}, r"label_smoothing=0\.1 with loss=squared_hinge"),
         ({"phases": [{"epochs": 1}]}, r"expected at least epochs and lr"),
         ({"phases": [{"epochs": 1, "lr": 1, "lrr": 2}]}, r"a phase has no key 'lrr'; did you mean 'lr'"),
         ({"phases": [{"epochs": 0, "lr": 1}]}, r"epochs=0; expected a number of at least 1"),
@@ -85,6 +89,35 @@ def test_files_that_are_no_config(text: str, message: str, tmp_path: Path) -> No
 def test_unknown_recipe() -> None:
     with pytest.raises(ConfigError, match="no recipe 'dsn-mnst'; did you mean 'dsn-mnist'"):
         find_recipe("dsn-mnst")
+
+
+def test_the_defaults_are_those_of_the_library() -> None:
+    """What a Config trains is what ``supervise(...)`` and ``Objective(net)`` do by themselves, setting by setting."""
+    net = build_net(Config(), 10, (1, 28, 28))
+    assert {net.head(name).companion for name in net.taps} == {Companion()}
+    ours, theirs = build_objective(Config(), net), Objective(net)
+    named = [name for name in signature(Objective).parameters if name != "net"]
+    assert {name: getattr(ours, name) for name in named} == {name: getattr(theirs, name) for name in named}
+    shared = {field.name: field.default for field in fields(Config) if field.name in named}
+    assert shared.keys() == set(named) - {"ignore_index"}  # labels to be ignored are none of a run's
+    for name, default in shared.items():
+        once = default[0] if isinstance(default, tuple) else default
+        assert once == signature(Objective).parameters[name].default, name
+
+
+def without(config: Config, *newer: str) -> dict[str, Any]:
+    """A config as a version wrote it that did not have these settings."""
+    return {name: value for name, value in config.to_dict().items() if name not in newer}
+
+
+def test_a_record_that_is_older_than_a_setting_has_it_off() -> None:
+    for config in (Config(), find_recipe("dsn-mnist"), Config(**FLAT)):
+        old = Config.recorded(without(config, "companion_length"))
+        assert old == dataclasses.replace(config, companion_length=0.0)
+        assert Config.recorded(config.to_dict()) == config
+    assert Config().companion_length != 0  # what is left out of a new config is not off
+    with pytest.raises(ConfigError, match="row 3: no knob 'epohs'; did you mean 'epochs'"):
+        Config.recorded({"epohs": 3}, "row 3")
 
 
 def test_every_knob_is_explained() -> None:

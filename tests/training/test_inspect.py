@@ -14,6 +14,7 @@ from deepsup.cli import main
 from deepsup.config import Config
 from deepsup.evaluation import feature_maps
 from deepsup.experiment import train
+from deepsup.experiment.inspect import in_few_bytes
 from deepsup.record import Run
 
 
@@ -72,6 +73,14 @@ def test_maps_are_of_one_image_a_class(inspected: dict[str, Run]) -> None:
     assert arrays["merged"].shape == (10, 24, 24)
     assert arrays["maps"].shape == (10, 8, 24, 24)
     assert arrays["filters"].shape == (20, 1, 5, 5)
+
+
+def test_maps_too_large_for_half_precision_are_kept_in_single() -> None:
+    for largest, kind in ((65504.0, np.float16), (7e4, np.float32)):
+        maps = torch.tensor([[[0.5, -largest]]])
+        kept = in_few_bytes(maps)
+        assert kept.dtype == kind
+        assert np.array_equal(kept, maps.numpy())
 
 
 def test_the_top_30_percent_of_activations_are_kept() -> None:

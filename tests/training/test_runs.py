@@ -322,7 +322,11 @@ def test_several_runs_vote_by_their_scores(small: Config, whole: Run, tmp_path: 
         ({"device": "cuda"}, TrainingError, "device=cuda, but torch finds no CUDA here; use --device cpu"),
         ({"device": "gpu"}, ConfigError, "device='gpu'; expected cpu, cuda or cuda:N"),
         ({"batch_size": 241}, TrainingError, "batch_size=241 with 240 training images; expected at most"),
-        ({"lr": 100.0}, TrainingError, r"training diverged at epoch \d+, step \d+ .*lower lr \(now .*\) or alpha"),
+        (
+            {"lr": 100.0, "loss": "squared_hinge"},
+            TrainingError,
+            r"training diverged at epoch \d+, step \d+ .*lower lr \(now .*\) or alpha",
+        ),
         ({"network": "cn"}, DeepsupError, "no network is called 'cn'"),
         ({"network": "nowhere:net"}, ConfigError, "network=nowhere:net gives no net"),
         ({"network": "builtins:dict"}, ConfigError, "gives a dict; expected a torch.nn.Module"),

@@ -59,9 +59,10 @@ def train(
     from deepsup.experiment import train as train_run
     from deepsup.record import Run
 
+    held = None
     if resume and out is not None and recipe is None and config is None and Run(out).exists:
-        config = out / "config.yaml"
-    chosen = options.resolved(options.base(recipe, config, Config()), settings)
+        config, held = out / "config.yaml", Run(out).config
+    chosen = options.resolved(held or options.base(recipe, config, Config()), settings)
     with watching(chosen.total_epochs) as watch, resumable(lambda: _go_on(watch.folder)):
         run = train_run(chosen, out, resume=resume, watch=watch)
     result = run.result

@@ -92,8 +92,11 @@ def base(recipe: str | None, file: Path | None, default: Config) -> Config:
 
 
 def resolved(start: Config, settings: Any) -> Config:
-    """Return a config with the settings that were given on the command line."""
-    return Config.from_dict({**start.to_dict(), **given(settings)})
+    """Return a config with the settings that were given on the command line; another network has its own options."""
+    changes = given(settings)
+    if changes.get("network", start.network) != start.network:
+        changes = {"network_options": {}, **changes}
+    return Config.from_dict({**start.to_dict(), **changes})
 
 
 def command(verb: str, recipe: str | None, file: Path | None, given: dict[str, Any], out: Path, *more: str) -> str:

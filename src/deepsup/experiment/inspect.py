@@ -106,14 +106,20 @@ def maps_of(
     found = feature_maps(output)
     arrays = {
         "images": np.ascontiguousarray(part.images),
-        "maps": found.strongest.half().numpy(),
-        "merged": found.merged.half().numpy(),
+        "maps": in_few_bytes(found.strongest),
+        "merged": in_few_bytes(found.merged),
     }
     if first is not None:
         weight = trunk.get_submodule(first).weight
         assert isinstance(weight, Tensor)
         arrays["filters"] = weight.detach()[:FILTERS].float().contiguous().numpy()
     return {"layer": name, "channels": found.channels, "labels": labels}, arrays
+
+
+def in_few_bytes(maps: Tensor) -> np.ndarray:
+    """Return maps in half precision, or in single where they are too large for it."""
+    fits = maps.abs().max() <= torch.finfo(torch.float16).max
+    return (maps.half() if fits else maps.float()).numpy()
 
 
 def checked_layer(trunk: nn.Module, layer: str) -> str:

@@ -36,6 +36,8 @@ def compare_own(table: Mapping[str, Any]) -> str:
 def flags(config: Mapping[str, Any]) -> list[str]:
     """Return the flags of all knobs that differ from what ``deepsup compare --data NAME`` sets by itself."""
     usual = replace(quick(), train_size=None).to_dict()
+    if config.get("network", usual["network"]) != usual["network"]:
+        usual["network_options"] = {}  # those of the usual network only
     words: list[str] = []
     for knob in (field.name for field in fields(Config) if field.name in config and field.name not in _DECIDED):
         if config[knob] != usual[knob] and config[knob] not in (None, [], {}):
