@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from nets import CLASSES, ConvNet, images, labels, mlp, objective_of
+from nets import CLASSES, LEARNED, ConvNet, images, labels, mlp, objective_of
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -337,6 +337,38 @@ def test_a_weight_of_2_is_a_sample_given_twice() -> None:
     weighted = objective(net(x), y, weights=torch.tensor([2.0, 1, 1, 0, 1, 1], dtype=torch.float64))
     rows = torch.tensor([0, 0, 1, 2, 4, 5])
     torch.testing.assert_close(weighted.total, objective(net(x[rows]), y[rows]).total)
+
+
+@pytest.mark.parametrize(("progress", "share"), [(0.0, 0.3), (0.25, 0.225), (1.0, 0.0)])
+def test_the_defaults_are_softmax_and_an_alpha_that_falls_to_0(progress: float, share: float) -> None:
+    """Value and gradient by loops; no |w|^2, no gamma, no C."""
+    net = supervise(ConvNet().double().eval(), at=TAPS, num_classes=CLASSES, companion=LEARNED, example=batch()[0])
+    x, y = batch()
+
+    def by_hand(scores: Tensor) -> Tensor:
+        return torch.stack([row.exp().sum().log() - row[k] for row, k in zip(scores, y, strict=True)]).mean()
+
+    out = net(x)
+    loss = Objective(net)(out, y, progress=progress)
+    expected = by_hand(out.scores) + share * sum(by_hand(out.companions[m]) for m in TAPS)
+    torch.testing.assert_close(loss.total, expected)
+    assert {bool(active) for active in loss.active.values()} == {share > 0}
+    parameters = list(net.parameters())
+    found, slow = (torch.autograd.grad(total, parameters, retain_graph=True) for total in (loss.total, expected))
+    for mine, other in zip(found, slow, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-12)
+
+
+def test_the_default_schedule_needs_the_progress() -> None:
+    net = supervise(ConvNet(), at=TAPS, num_classes=CLASSES, example=images(1))
+    with pytest.raises(DeepsupError, match=r"schedule 'linear' needs the progress .*progress=epoch / epochs"):
+        Objective(net)(net(images()), labels())
+
+
+def test_a_companion_at_its_start_says_that_all_classes_are_alike() -> None:
+    net = supervise(ConvNet(), at=TAPS, num_classes=CLASSES, example=images(1))
+    losses = Objective(net)(net(images()), labels(), progress=0.0).companion_losses
+    assert [loss.item() for loss in losses.values()] == pytest.approx([np.log(CLASSES)] * len(TAPS), rel=1e-6)
 
 
 def test_paper_mode_and_caffe_mode() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -18,6 +19,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from deepsup.cli import main
 from deepsup.config import Config, Phase
 from deepsup.data import load_data
 from deepsup.errors import ConfigError, DataError, DeepsupError, RunError, TrainingError
@@ -158,10 +160,6 @@ def test_resumed_after_any_step_it_is_the_same(small: Config, tmp_path: Path, va
         assert_same(train(config, folder, resume=True), expected)
 
 
-def command(out: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "deepsup", "train", "--out", str(out), "--resume", *more]
-
-
 def environment() -> dict[str, str]:
     return os.environ | {"OMP_NUM_THREADS": "1"}
 
@@ -171,36 +169,46 @@ def knobs(config: Config) -> list[str]:
     return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
 
 
+SERVER = multiprocessing.get_context("forkserver")  # it imports torch once for all the processes of a test
+SERVER.set_forkserver_preload(["deepsup.cli", "deepsup.experiment"])
+
+
+def run_verb(words: list[str]) -> None:
+    torch.set_num_threads(1)
+    sys.exit(main(words))
+
+
+def started(out: Path, *more: str) -> Any:
+    process = SERVER.Process(target=run_verb, args=(["train", "--out", str(out), "--resume", *more],))
+    process.start()
+    return process
+
+
 def test_killed_at_ten_random_moments(small: Config, tmp_path: Path) -> None:
     """Kill -9, then --resume, ten times over: the run folder is never unreadable, the end is the same to the bit."""
     draw = random.Random(1)
     straight, killed = tmp_path / "straight", tmp_path / "killed"
-    # --config quick settings come with the first call; afterwards the run has its own
-    subprocess.run([*command(straight)[:-1], *knobs(small)], check=True, capture_output=True, env=environment())
-    total, kills = Run(straight).result["steps"], 0
-    for target in sorted(draw.sample(range(1, total - 30), 10)):
-        first = [] if Run(killed).exists else knobs(small)
-        process = subprocess.Popen(
-            [*command(killed)[: None if Run(killed).exists else -1], *first], env=environment(),
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        until = time.monotonic() + 60
-        while last_step(killed) < target and process.poll() is None and time.monotonic() < until:
+    whole = started(straight, *knobs(small))
+    whole.join()
+    assert whole.exitcode == 0
+    for target in sorted(draw.sample(range(1, Run(straight).result["steps"] - 30), 10)):
+        # the settings come with the first call; afterwards the run has its own
+        process = started(killed, *([] if Run(killed).exists else knobs(small)))
+        until = time.monotonic() + 120
+        while last_step(killed) < target and process.is_alive() and time.monotonic() < until:
             time.sleep(0.002)
         time.sleep(draw.random() * 0.02)
         process.kill()
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
-        assert process.wait() == -signal.SIGKILL, said
-        process.stderr.close()
-        kills += 1
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
         held = checkpoint.all_steps(Run(killed).checkpoints)
         assert held
         checkpoint.load(held[-1])
         assert Run(killed).config == Run(straight).config
         assert isinstance(Run(killed).metrics, list)
-    assert kills == 10
-    subprocess.run(command(killed), check=True, capture_output=True, env=environment())
+    last = started(killed)
+    last.join()
+    assert last.exitcode == 0
     assert_same(Run(killed), Run(straight))
 
 
