@@ -110,6 +110,7 @@ class Config:
     )
     balance: float = _objective(1.0, "factor in front of every loss, the C of the paper", least=0)
     schedule: str = _objective("linear", "decay of alpha over training: constant, linear, paper or cut:FRACTION")
+    average: bool = _objective(True, "take the weighted mean of the losses of output and companions; off: their sum")
     norms: bool = _objective(False, "add the |w|^2 terms of the paper to the objective")
     label_smoothing: float = _objective(0.0, "label smoothing of a softmax loss", least=0, most=1)
     epochs: int = _optimization(20, "passes over the training images", least=1)
@@ -227,7 +228,7 @@ class Config:
     @staticmethod
     def recorded(given: Mapping[str, Any], where: str = "config") -> Config:
         """Make a Config of what a run or a record holds; settings that are newer than it are as they were then."""
-        return Config.from_dict({"companion_length": 0.0, **given}, where)
+        return Config.from_dict({"companion_length": 0.0, "average": False, **given}, where)
 
     @staticmethod
     def from_yaml(path: str | os.PathLike[str]) -> Config:

@@ -14,8 +14,8 @@ from typing import Any
 from deepsup.config import Config, Phase
 from deepsup.errors import ConfigError, nearest
 
-FLAT: dict[str, Any] = {"pool": "none", "companion_init": "torch", "companion_length": 0.0}
-"""Companions as the paper has them: a linear classifier on the flattened map."""
+FLAT: dict[str, Any] = {"pool": "none", "companion_init": "torch", "companion_length": 0.0, "average": False}
+"""Companions as the paper has them: a linear classifier on the flattened map, its loss added to the output's."""
 
 
 def quick() -> Config:

@@ -4,7 +4,8 @@
     P = |w_out|^2 + C L(scores, y)
     Q = sum_m alpha_m(t) [ |w_m|^2 + C l(scores_m, y) - gamma_m ]_+
 
-B batch, K classes, m a companion. L and l are means over the batch; the gate [.]_+ acts on that mean.
+B batch, K classes, m a companion. L and l are means over the batch; the gate [.]_+ acts on that mean. With ``average``
+all terms are divided by 1 + sum_m alpha_m(t): F is then the weighted mean of its losses, not their sum.
 """
 
 import math
@@ -23,8 +24,10 @@ from deepsup.objective.watch import Watch
 from deepsup.supervision import DeeplySupervised, DeepOutput
 
 # Where the paper and its authors' code differ (docs/supervision.md has the whole table).
-PAPER: dict[str, Any] = {"loss": "squared_hinge", "alpha": 1.0, "norms": True, "schedule": "paper"}
-CAFFE: dict[str, Any] = {"loss": "squared_hinge_ovr", "alpha": 1.0, "norms": False, "schedule": "cut:0.25"}
+PAPER: dict[str, Any] = {"loss": "squared_hinge", "alpha": 1.0, "norms": True, "schedule": "paper", "average": False}
+CAFFE: dict[str, Any] = {
+    "loss": "squared_hinge_ovr", "alpha": 1.0, "norms": False, "schedule": "cut:0.25", "average": False,
+}  # fmt: skip
 
 
 class Loss(NamedTuple):
@@ -33,9 +36,9 @@ class Loss(NamedTuple):
     total: Tensor
     """F, to call ``backward`` on."""
     output: Tensor
-    """P: |w_out|^2 + C L."""
+    """P: |w_out|^2 + C L; with ``average`` divided as the total is."""
     companions: dict[str, Tensor]
-    """The terms of Q: alpha_m(t) [|w_m|^2 + C l - gamma_m]_+; exactly 0 where the companion is not active."""
+    """The terms of Q: alpha_m(t) [|w_m|^2 + C l - gamma_m]_+, divided likewise; exactly 0 where it is not active."""
     active: dict[str, Tensor]
     """Whether each companion plays a part now: its bracket is above gamma and its alpha above 0."""
     output_loss: Tensor
@@ -47,7 +50,8 @@ class Loss(NamedTuple):
 class Objective:
     """The paper's objective for a supervised net. Call it with the net's output and the labels; get a ``Loss``.
 
-    The defaults (softmax, alpha 0.3 that falls to 0, no |w|^2 terms) do no harm where the model trains by itself.
+    The defaults (softmax, alpha 0.3 that falls to 0, the weighted mean of all losses, no |w|^2 terms) do no harm where
+    the model trains by itself.
     ``Objective.paper(net)`` is the paper's setting, ``Objective.caffe(net)`` that of its authors' code.
 
     net: what ``supervise`` returned (also inside ``DistributedDataParallel`` or ``torch.compile``).
@@ -62,6 +66,8 @@ class Objective:
         callable.
     norms: whether the |w|^2 terms (biases included, as the paper absorbs them) are part of the objective; ``False``
         leaves weight decay to the optimizer, as the authors' code does.
+    average: divide everything by 1 + the sum of the alphas of the moment: the total is then as steep as one loss, so
+        that the learning rate of the model fits as it does without companions; ``False`` sums, as the paper does.
     ignore_index: samples with this label count nowhere: means are over the others.
     """
 
@@ -76,6 +82,7 @@ class Objective:
         balance: float = 1.0,
         schedule: str | Schedule = "linear",
         norms: bool = False,
+        average: bool = True,
         ignore_index: int | None = None,
     ) -> None:
         self.net = supervised(net)
@@ -88,6 +95,7 @@ class Objective:
         self.balance = at_least_0("balance", balance)
         self.schedule = find_schedule(schedule)
         self.norms = a_bool("norms", norms)
+        self.average = a_bool("average", average)
         self.ignore_index = a_label("ignore_index", ignore_index)
         used = (self.loss, *self.companion_loss.values())
         self.named = tuple(name for name, each in LOSSES.items() if any(each is other for other in used))
@@ -135,8 +143,13 @@ class Objective:
         above = dict(zip(brackets, above_0(list(brackets.values()), count), strict=True))
         alpha = {name: self.alpha[name] * as_like(factor, p) for name in brackets}
         active = {name: alpha[name] * above[name] > 0 for name in brackets}
+        share = 1 / (1 + sum(alpha.values())) if self.average else 1.0
         # put to zero, never skipped: every parameter keeps a gradient (of 0), as DDP demands
-        q = {name: alpha[name] * torch.where(active[name], b, torch.zeros_like(b)) for name, b in brackets.items()}
+        q = {
+            name: share * alpha[name] * torch.where(active[name], b, torch.zeros_like(b))
+            for name, b in brackets.items()
+        }
+        p = share * p
         return Loss(
             total=p + sum(q.values()),
             output=p,

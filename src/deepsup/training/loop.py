@@ -276,6 +276,7 @@ def build_objective(config: Config, net: DeeplySupervised, only: str | None = No
         balance=config.balance,
         schedule="constant" if only is not None else config.schedule,
         norms=config.norms,
+        average=config.average and only is None,
     )
 
 
