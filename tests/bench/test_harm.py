@@ -45,7 +45,7 @@ def test_every_kind_trains_with_companions_at_the_defaults(model: str) -> None:
     for supervised in (False, True):
         error, seconds = harm.error_of(Cell(model, "AdamW 0.001", 0, supervised), TINY)
         assert 0 <= error < 100
-        assert seconds > 0
+        assert seconds >= 0
 
 
 def test_a_divergence_is_an_error_of_100() -> None:
