@@ -21,7 +21,9 @@ def linear(pool: Any = "none", **settings: Any) -> Companion:
 
 def objective_of(net: nn.Module, loss: Any = "squared_hinge", **settings: Any) -> Objective:
     """An objective with every setting named, whatever the library's defaults are."""
-    return Objective(net, loss, **({"alpha": 1.0, "gamma": 0.0, "schedule": "constant", "norms": True} | settings))
+    return Objective(
+        net, loss, **({"alpha": 1.0, "gamma": 0.0, "schedule": "constant", "norms": True, "average": False} | settings)
+    )
 
 
 class ConvNet(nn.Module):

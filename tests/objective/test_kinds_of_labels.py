@@ -12,7 +12,7 @@ from deepsup import DeeplySupervised, DeepOutput, DeepsupError, Objective, super
 from deepsup.objective.losses import LOSSES
 
 TAPS = ("conv1", "conv2")
-SETTINGS: dict[str, Any] = {"alpha": 0.3, "schedule": "constant", "norms": False}
+SETTINGS: dict[str, Any] = {"alpha": 0.3, "schedule": "constant", "norms": False, "average": False}
 
 
 def small_net(model: nn.Module | None = None, num_classes: int = CLASSES) -> DeeplySupervised:
@@ -136,7 +136,7 @@ def test_one_score_per_sample() -> None:
     x, wanted = images(6, torch.float64), torch.randn(6, 1, dtype=torch.float64)
     out = net(x)
     assert out.scores.shape == out.companions["conv1"].shape == (6, 1)
-    total = Objective(net, F.mse_loss, alpha=0.3, schedule="constant", norms=True)(out, wanted).total
+    total = Objective(net, F.mse_loss, alpha=0.3, schedule="constant", norms=True, average=False)(out, wanted).total
     expected = (out.scores - wanted).square().mean() + net.trunk.fc.weight.square().sum()
     expected = expected + net.trunk.fc.bias.square().sum()
     for m in TAPS:
@@ -180,7 +180,9 @@ def test_ignored_samples_count_nowhere(loss: Any, ignored: int, weighted: bool) 
     y = torch.tensor([0, ignored, 2, 0, ignored, 2])
     kept = torch.tensor([0, 2, 3, 5])
     w = torch.rand(6, dtype=torch.float64) if weighted else None
-    objective = Objective(net, loss, alpha=0.3, gamma=0.1, schedule="constant", norms=True, ignore_index=ignored)
+    objective = Objective(
+        net, loss, alpha=0.3, gamma=0.1, schedule="constant", norms=True, average=False, ignore_index=ignored
+    )
     mine = objective(out, y, weights=w)
     rows = DeepOutput(out.scores[kept], {m: scores[kept] for m, scores in out.companions.items()})
     slow = objective(rows, y[kept], weights=None if w is None else w[kept])

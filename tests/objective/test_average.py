@@ -1,0 +1,45 @@
+"""The weighted mean of the losses: each part by hand, and the sum where it is asked for."""
+
+import pytest
+import torch
+from nets import CLASSES, ConvNet, images, labels
+from torch.nn import functional as F
+
+from deepsup import DeepsupError, Objective, supervise
+
+
+@pytest.mark.parametrize(
+    ("alpha", "progress"), [((0.3, 0.3), 0.0), ((0.5, 2.0), 0.25), ((0.0, 1.0), 0.5), ((1.0, 1.0), 1.0)]
+)
+def test_every_part_is_divided_by_one_plus_the_alphas_of_the_moment(
+    alpha: tuple[float, float], progress: float
+) -> None:
+    net = supervise(ConvNet(), at=["conv1", "pool1"], num_classes=CLASSES, example=images(2)).double()
+    x, y = images(6).double(), labels(6)
+    for head in ("conv1", "pool1"):
+        torch.nn.init.normal_(net.head(head).classifier.weight)
+    out = net(x)
+    loss = Objective(net, alpha=alpha)(out, y, progress=progress)
+    now = [each * (1 - progress) for each in alpha]
+    losses = [F.cross_entropy(scores, y) for scores in out.companions.values()]
+    expected = (F.cross_entropy(out.scores, y) + now[0] * losses[0] + now[1] * losses[1]) / (1 + sum(now))
+    torch.testing.assert_close(loss.total, expected)
+    torch.testing.assert_close(loss.total, loss.output + sum(loss.companions.values()))
+    torch.testing.assert_close(loss.output_loss, F.cross_entropy(out.scores, y))  # the bare losses stay bare
+    grads = torch.autograd.grad(loss.total, list(net.trunk.parameters()), retain_graph=True)
+    by_hand = torch.autograd.grad(expected, list(net.trunk.parameters()))
+    for one, other in zip(grads, by_hand, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_paper_sums() -> None:
+    net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES, example=images(2))
+    out, y = net(images(6)), labels(6)
+    summed = Objective(net, alpha=0.5, average=False)(out, y, progress=0.0)
+    torch.testing.assert_close(
+        summed.total, F.cross_entropy(out.scores, y) + 0.5 * F.cross_entropy(out.companions["conv1"], y)
+    )
+    assert not Objective.paper(net).average
+    assert not Objective.caffe(net).average
+    with pytest.raises(DeepsupError, match="average"):
+        Objective(net, average="yes")  # type: ignore[arg-type]
