@@ -43,3 +43,10 @@ def test_the_paper_sums() -> None:
     assert not Objective.caffe(net).average
     with pytest.raises(DeepsupError, match="average"):
         Objective(net, average="yes")  # type: ignore[arg-type]
+
+
+def test_backward_on_the_loss_itself_is_answered_with_the_remedy() -> None:
+    net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES, example=images(2))
+    loss = Objective(net)(net(images(6)), labels(6), progress=0.0)
+    with pytest.raises(AttributeError, match=r"a Loss has no 'backward'; its scalar is loss.total"):
+        loss.backward()

@@ -46,6 +46,10 @@ class Loss(NamedTuple):
     companion_losses: dict[str, Tensor]
     """l of each companion alone, without a gradient: no |w|^2, C, gamma or alpha."""
 
+    def __getattr__(self, name: str) -> Any:
+        """Answer the likeliest slip, ``loss.backward()``."""
+        raise AttributeError(f"a Loss has no {name!r}; its scalar is loss.total, e.g. loss.total.backward()")
+
 
 class Objective:
     """The paper's objective for a supervised net. Call it with the net's output and the labels; get a ``Loss``.

@@ -58,7 +58,7 @@ class Watch:
         if left_out:
             warnings.warn(
                 f"the optimizer has trained the model for {STEPS} steps but not its companions at "
-                f"{', '.join(left_out)}; expected an optimizer of both: make it with net.parameters(), not "
+                f"{', '.join(left_out)}; expected an optimizer for both: make it with net.parameters(), not "
                 f"model.parameters()",
                 UserWarning,
                 stacklevel=3,
