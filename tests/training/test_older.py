@@ -1,4 +1,4 @@
-"""Runs of a version that did not scale the features of companions: read, gone on with and repeated as they were."""
+"""Runs from before companions were scaled and losses averaged: read, gone on with and repeated as they were."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ from deepsup.recipes import FLAT
 from deepsup.record import Run
 from deepsup.training import checkpoint
 
-NEWER = ("companion_length",)
+NEWER = ("companion_length", "average")
 
 
 def older(config: dict[str, Any]) -> dict[str, Any]:
