@@ -11,7 +11,7 @@ setup: .venv/.done
 	touch $@
 
 run: setup
-	$(BIN)/deepsup compare --jobs 2 --seeds 4 --out runs/compare
+	$(BIN)/deepsup compare --jobs 2 --rates 0.003 0.03 --out runs/compare
 
 test: setup
 	$(BIN)/ruff format --check .
