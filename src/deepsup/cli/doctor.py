@@ -91,7 +91,7 @@ def _tiny() -> tuple[Any, Any, Any]:
 def _objective(net: Any) -> Any:
     from deepsup.objective import Objective
 
-    return Objective(net, loss="softmax", alpha=0.5, gamma=0.0, schedule="constant", norms=False)
+    return Objective(net, loss="softmax", alpha=0.5, gamma=0.0, schedule="constant", norms=False, average=False)
 
 
 def _objective_agrees() -> str:
