@@ -40,7 +40,7 @@ def test_the_first_block_prints_what_the_readme_says(tmp_path: Path) -> None:
     )
     assert [line[0] for line in printed] == [line[0] for line in promised] == ["relu1", "pool1", "relu2", "output"]
     for (_, now, _), (layer, then, _) in zip(printed, promised, strict=True):
-        assert abs(int(now.rstrip("%")) - int(then.rstrip("%"))) <= 1, layer
+        assert abs(int(now.rstrip("%")) - int(then.rstrip("%"))) <= 2, layer
 
 
 def test_a_resnet_of_ones_own_at_its_own_rate() -> None:
