@@ -141,7 +141,7 @@ def fit(
             if not loss.isfinite():
                 return False
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
             optimizer.step()
             schedule.step()
     return True

@@ -89,7 +89,7 @@ def harm(
 ) -> None:
     """Check that companions at their defaults do no harm: nine kinds of model, three optimizers, with and without.
 
-    The models are trained in a plain PyTorch loop on embedded digits (one on made-up texts), about 100 minutes of one
+    The models are trained in a plain PyTorch loop on embedded digits (one on made-up texts), about an hour of one
     core. Stopped half-way, it goes on with the trainings that are missing.
 
     Args:

@@ -54,8 +54,8 @@ class Loss(NamedTuple):
 class Objective:
     """The paper's objective for a supervised net. Call it with the net's output and the labels; get a ``Loss``.
 
-    The defaults (softmax, alpha 0.3 that falls to 0, the weighted mean of all losses, no |w|^2 terms) do no harm where
-    the model trains by itself.
+    The defaults (softmax, alpha 0.3 that falls to 0, the weighted mean of all losses, no |w|^2 terms) are meant to suit
+    the learning rate that the model already has.
     ``Objective.paper(net)`` is the paper's setting, ``Objective.caffe(net)`` that of its authors' code.
 
     net: what ``supervise`` returned (also inside ``DistributedDataParallel`` or ``torch.compile``).

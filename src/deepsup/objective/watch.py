@@ -66,7 +66,7 @@ class Watch:
         self._over = bool(left_out) or not self._heads
         for name, seen in self._heads.items():
             if losses[name].requires_grad and not self._over:
-                losses[name].register_hook(partial(note_gradient, seen))  # type: ignore[no-untyped-call]
+                losses[name].register_hook(partial(note_gradient, seen))  # type: ignore[no-untyped-call] # untyped
 
     def first_look(self, losses: dict[str, Tensor]) -> dict[str, Seen]:
         """Note one trained parameter of every companion; a frozen companion has none."""
