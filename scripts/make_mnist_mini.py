@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from deepsup.data import Part, load_data, subset
-from deepsup.data.catalog import EMBEDDED
 from deepsup.data.idx import pack_idx
+from deepsup.data.known_sets import EMBEDDED
 
 SEED = 2014
 

@@ -1,7 +1,14 @@
 """What every test starts from: a fixed seed, and a torchvision that imports beside a CPU build of torch."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+
+from deepsup import load_data
+from deepsup.config import Config
+from deepsup.data import subset
 
 # torchvision 0.28 expects two operators of its compiled half, which the CPU build of torch cannot load; declared here,
 # never called, they let its models be imported (the library itself needs none of this).
@@ -19,3 +26,19 @@ def seed() -> int:
     """Every test starts from the same random state; returns the seed for those that make generators of their own."""
     torch.manual_seed(0)
     return 0
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """240 digits to train on and 100 to test on, as an .npz."""
+    data = load_data()
+    train, test = subset(data.train, 240), subset(data.test, 100)
+    path = tmp_path_factory.mktemp("digits") / "digits.npz"
+    np.savez(path, x_train=train.images[:, 0], y_train=train.labels, x_test=test.images[:, 0], y_test=test.labels)
+    return path
+
+
+@pytest.fixture
+def small(digits: Path) -> Config:
+    """A run of 24 steps with dropout, companions and shuffling."""
+    return Config(data=str(digits), epochs=3, batch_size=30, lr=0.01, checkpoint_steps=3, tensorboard=False)

@@ -6,6 +6,8 @@ import inspect
 import pkgutil
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,18 +19,15 @@ SOURCE = Path(deepsup.__file__).parent
 # A room may import itself and any room of an earlier row; rooms of one row do not know each other.
 ROWS = [
     ["errors"],
-    ["config"],
-    ["record"],
-    ["data"],
+    ["files", "config"],
+    ["recipes", "data"],
     ["preprocess"],
     ["networks", "supervision"],
-    ["objective"],
+    ["objective", "insight"],
     ["training"],
-    ["evaluation"],
-    ["recipes"],
-    ["experiment"],
-    ["bench", "estimator", "export", "figures", "theory"],
-    ["reproduction"],
+    ["runs"],
+    ["bench", "report", "studies"],
+    ["paper"],
     ["cli"],
     ["__init__", "__main__"],
 ]
@@ -59,6 +58,42 @@ def upstream_only(room: str, imported: set[str]) -> set[str]:
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_point_upstream(path: Path) -> None:
     assert upstream_only(room_of(path), imported_rooms(path.read_text())) == set()
+
+
+def names_twice(names: Iterable[str]) -> set[str]:
+    """Return the names that occur more than once."""
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def test_no_two_modules_share_a_name() -> None:
+    """A room's main module may have the room's own name."""
+    found = [path for path in SOURCE.rglob("*.py") if not path.stem.startswith("__")]
+    modules = [path.stem for path in found if path.stem != path.parent.name]
+    packages = [path.parent.name for path in SOURCE.rglob("__init__.py")]
+    assert names_twice([*modules, *packages]) == set()
+
+
+def test_no_two_classes_share_a_name() -> None:
+    trees = [ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")]
+    classes = [node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    assert names_twice(classes) == set()
+
+
+def test_the_name_test_can_fail() -> None:
+    assert names_twice(["maps", "record", "maps"]) == {"maps"}
+
+
+def drawn_order(page: str) -> list[list[str]]:
+    """The rows of the drawing in CONTRIBUTING.md: the indented block under the heading on the order of imports."""
+    block = page.split("## Where things live")[1].split("```text")[1].split("```")[0]
+    return [line.split("#")[0].split() for line in block.strip().splitlines()]
+
+
+def test_the_drawn_order_is_the_real_one() -> None:
+    page = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    assert drawn_order(page) == [row for row in ROWS if not row[0].startswith("__")]
+    drawn = {room for row in drawn_order(page) for room in row}
+    assert drawn == {room_of(path) for path in SOURCE.rglob("*.py")} - {"__init__", "__main__"}
 
 
 def test_the_import_test_can_fail() -> None:

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from deepsup.config import Config as Config
     from deepsup.data import load_data as load_data
     from deepsup.errors import DeepsupError as DeepsupError
-    from deepsup.experiment import train as train
-    from deepsup.experiment.run import Run as Run
     from deepsup.networks import create_network as create_network
     from deepsup.networks import list_networks as list_networks
     from deepsup.objective import Loss as Loss
     from deepsup.objective import Objective as Objective
+    from deepsup.runs.run import Run as Run
+    from deepsup.runs.train import train as train
     from deepsup.supervision import Companion as Companion
     from deepsup.supervision import DeeplySupervised as DeeplySupervised
     from deepsup.supervision import DeepOutput as DeepOutput
@@ -32,12 +32,12 @@ _HOME = {
     "DeepsupError": "errors",
     "Loss": "objective",
     "Objective": "objective",
-    "Run": "experiment",
+    "Run": "runs.run",
     "create_network": "networks",
     "list_networks": "networks",
     "load_data": "data",
     "supervise": "supervision",
-    "train": "experiment",
+    "train": "runs.train",
 }
 
 __all__ = sorted(_HOME)

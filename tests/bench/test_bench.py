@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from deepsup.bench import answer as answers
-from deepsup.bench import bench as bench_module
-from deepsup.bench import companions, growth, limits, loops, packages
-from deepsup.bench.bench import FULL, QUICK, Amount, Bench
-from deepsup.bench.data import STEPS, first, in_new_process, measure_streams, stand_in
+from deepsup.bench import companion_cost as companions
+from deepsup.bench import growth, limits, loops, packages
+from deepsup.bench import suite as bench_module
+from deepsup.bench.data_speed import STEPS, first, in_new_process, measure_streams, stand_in
 from deepsup.bench.loops import RIVALS, Task, measure_loops, ours
-from deepsup.bench.sides import ratio, take_turns
+from deepsup.bench.suite import FULL, QUICK, Amount, Bench
+from deepsup.bench.timing import ratio, take_turns
 from deepsup.cli import main
 from deepsup.data import Dataset
 
@@ -118,7 +119,7 @@ def test_missing_packages_are_null_and_named(data, monkeypatch):
 
 def test_the_library_imports_no_rival():
     code = (
-        "import sys, deepsup.bench.bench; sys.exit(any(n in sys.modules for n in "
+        "import sys, deepsup.bench.suite; sys.exit(any(n in sys.modules for n in "
         "('torchvision', 'pytorch_lightning', 'skorch')))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

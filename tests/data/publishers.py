@@ -10,8 +10,8 @@ import pytest
 import scipy.io
 
 from deepsup.data import KNOWN
-from deepsup.data.catalog import Known
 from deepsup.data.idx import pack_idx
+from deepsup.data.known_sets import Known
 
 RNG = np.random.default_rng(0)
 

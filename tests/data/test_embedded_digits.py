@@ -10,7 +10,7 @@ import pytest
 
 from deepsup import load_data
 from deepsup.data import KNOWN, check, is_present
-from deepsup.data.catalog import EMBEDDED
+from deepsup.data.known_sets import EMBEDDED
 
 REAL = os.environ.get("DEEPSUP_DATA")
 SCRIPT = Path(__file__).parents[2] / "scripts" / "make_mnist_mini.py"

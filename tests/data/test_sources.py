@@ -22,7 +22,7 @@ from PIL import Image
 from publishers import Small
 
 from deepsup import load_data
-from deepsup.data.catalog import KNOWN, Download
+from deepsup.data.known_sets import KNOWN, Download
 from deepsup.errors import DataError
 
 Behaviour = Callable[[BaseHTTPRequestHandler, bytes], None]
@@ -290,7 +290,7 @@ def test_the_file_is_asked_for_as_it_is(small, publisher, tmp_path):
 
 CHILD = """
 import dataclasses, json, resource, sys
-from deepsup.data.catalog import KNOWN, Download
+from deepsup.data.known_sets import KNOWN, Download
 from deepsup.cli import main
 counts, md5, downloads = json.loads(sys.argv[1])
 known = KNOWN["cifar10"]

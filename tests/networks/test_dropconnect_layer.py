@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from deepsup.errors import NetworkError
 from deepsup.networks import DropConnectLinear
-from deepsup.networks.layers import dropconnect
+from deepsup.networks.layers import dropconnect_linear as dropconnect
 
 
 def slow_dropconnect(v: Tensor, layer: DropConnectLinear, mask: Tensor, bias_mask: Tensor) -> Tensor:

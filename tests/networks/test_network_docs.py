@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deepsup.networks import describe, list_networks
-from deepsup.networks.catalogue import SPECS
+from deepsup.networks.specs import SPECS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
 

@@ -14,7 +14,7 @@ from torch import nn
 import deepsup
 from deepsup.errors import NetworkError
 from deepsup.networks import Network, UnscaledDropout, create_network, describe, list_networks
-from deepsup.networks.catalogue import SPECS
+from deepsup.networks.specs import SPECS
 
 NAMES = list_networks()
 

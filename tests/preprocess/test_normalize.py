@@ -16,7 +16,7 @@ from sklearn.preprocessing import normalize as to_unit_norm
 
 from deepsup.data import Dataset, Part
 from deepsup.errors import DataError
-from deepsup.preprocess import GCN, LCN, RECIPES, ZCA, Normalizer, fit, to_tensor
+from deepsup.preprocess import GCN, LCN, NORMALIZATIONS, ZCA, Normalizer, fit, to_tensor
 
 RNG = np.random.default_rng(0)
 
@@ -212,7 +212,7 @@ def same(one: Normalizer, two: Normalizer) -> bool:
     return one.steps == two.steps and all(torch.equal(a[name], b[name]) for a, b in pairs for name in a)
 
 
-@pytest.mark.parametrize("recipe", sorted(RECIPES))
+@pytest.mark.parametrize("recipe", sorted(NORMALIZATIONS))
 def test_nothing_of_validation_or_test_leaks_into_a_fit(recipe):
     data = make(channels=1, side=5)
     poison = Part(np.full_like(data.test.images, 255), data.test.labels)
@@ -229,7 +229,7 @@ def test_the_leak_test_can_fail(recipe):
     assert not same(fit(recipe, data, cache=False), fit(recipe, leaking, cache=False))
 
 
-@pytest.mark.parametrize("recipe", sorted(RECIPES))
+@pytest.mark.parametrize("recipe", sorted(NORMALIZATIONS))
 def test_a_stored_state_applies_the_same_bit_for_bit(recipe):
     data = make(channels=1, side=5)
     fitted = fit(recipe, data)
@@ -244,7 +244,7 @@ def test_a_stored_state_applies_the_same_bit_for_bit(recipe):
     assert torch.equal(fitted(images), restored(images))
 
 
-@pytest.mark.parametrize("recipe", sorted(RECIPES))
+@pytest.mark.parametrize("recipe", sorted(NORMALIZATIONS))
 def test_applying_leaves_the_images_alone_and_all_at_once_is_the_same(recipe):
     data = make(channels=3, side=5)
     before = data.train.images.copy()

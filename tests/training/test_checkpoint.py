@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from deepsup.errors import RunError
-from deepsup.record import Run, write_whole
+from deepsup.files import write_whole
+from deepsup.runs.folder import RunFolder
 from deepsup.training import checkpoint
 
 STATE: dict[str, Any] = {
@@ -116,7 +117,7 @@ def test_only_the_last_are_kept(tmp_path: Path) -> None:
 
 
 def test_metrics_with_a_torn_line(tmp_path: Path) -> None:
-    run = Run(tmp_path)
+    run = RunFolder(tmp_path)
     for epoch in range(4):
         run.add_metrics({"epoch": epoch, "loss": 0.1 * epoch})
     path = tmp_path / "metrics.jsonl"

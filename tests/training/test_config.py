@@ -11,9 +11,8 @@ import pytest
 from deepsup import Companion, Objective
 from deepsup.config import Config, Phase
 from deepsup.errors import ConfigError
-from deepsup.experiment.build import build_net
 from deepsup.recipes import FLAT, RECIPES, find_recipe
-from deepsup.training.loop import build_objective
+from deepsup.training.build import build_net, build_objective
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))

@@ -8,11 +8,10 @@ from torch import Tensor, nn
 
 from deepsup.config import Config
 from deepsup.errors import TrainingError
-from deepsup.experiment.build import build_net
 from deepsup.networks import create_network
 from deepsup.supervision import DeeplySupervised
+from deepsup.training.build import build_net, build_optimizer
 from deepsup.training.muon import Muon, orthogonalize
-from deepsup.training.optimizer import build_optimizer
 
 
 def by_singular_values(matrix: Tensor, steps: int) -> Tensor:

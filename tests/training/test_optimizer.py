@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from deepsup.config import Config, Phase
-from deepsup.experiment.build import build_net
 from deepsup.recipes import caffe_cifar10
-from deepsup.training.loop import build_objective
-from deepsup.training.optimizer import build_optimizer, learning_rate, phases_by_epoch, set_rates
+from deepsup.training.build import build_net, build_objective, build_optimizer
+from deepsup.training.rates import learning_rate, phases_by_epoch, set_rates
 
 
 def caffe_rates(iteration: int) -> dict[tuple[bool, float], float]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from deepsup.bench.companions import batch_of, net_of, network_of, step_of
-from deepsup.bench.data import first
+from deepsup.bench.companion_cost import batch_of, net_of, network_of, step_of
+from deepsup.bench.data_speed import first
 from deepsup.bench.loops import Task, ours
-from deepsup.bench.sides import Ratio, ratio, take_turns
+from deepsup.bench.timing import Ratio, ratio, take_turns
 from deepsup.data import Dataset
 from deepsup.errors import TrainingError
 

@@ -22,8 +22,9 @@ from torch.nn import functional as F
 
 from deepsup.bench.models import CLASSES, LENGTH, MODELS, VOCABULARY
 from deepsup.data import load_data
+from deepsup.files import write_whole
 from deepsup.objective import Objective
-from deepsup.record import environment_now, write_whole
+from deepsup.runs.environment import environment_now
 from deepsup.supervision import supervise
 
 OPTIMIZERS: dict[str, Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]] = {

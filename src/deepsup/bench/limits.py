@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from deepsup.bench.companions import batch_of, net_of, step_of
-from deepsup.bench.sides import Turn, ratio, take_turns
+from deepsup.bench.companion_cost import batch_of, net_of, step_of
+from deepsup.bench.timing import Turn, ratio, take_turns
 from deepsup.training.memory import kept_memory
 
 

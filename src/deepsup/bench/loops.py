@@ -19,12 +19,12 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from deepsup.bench.packages import missing, torchvision_transforms
-from deepsup.bench.sides import Ratio, ratio, take_turns
+from deepsup.bench.timing import Ratio, ratio, take_turns
 from deepsup.config import Config
 from deepsup.data import Dataset
-from deepsup.experiment.build import build_net, train_batches
 from deepsup.networks import create_network
 from deepsup.preprocess import fit
+from deepsup.training.build import build_batches, build_net
 from deepsup.training.distributed import Processes
 from deepsup.training.loop import Training
 from deepsup.training.memory import kept_memory
@@ -80,7 +80,7 @@ def ours(task: Task, gradient_every: int = Config().gradient_every) -> Side:
     net = build_net(config, len(task.data.classes), task.data.shape)
     net.trunk.load_state_dict(task.net().state_dict())
     processes = Processes()
-    batches = train_batches(config, task.data, fit(config.normalize, task.data), processes)
+    batches = build_batches(config, task.data, fit(config.normalize, task.data), processes)
     epochs = Training(config, net, batches, processes).epochs()
 
     def turn() -> float:

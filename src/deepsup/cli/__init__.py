@@ -2,12 +2,12 @@
 
 # in the order of the help
 # isort: off
-from deepsup.cli import runs as runs
-from deepsup.cli import inside as inside
-from deepsup.cli import data as data
-from deepsup.cli import networks as networks
-from deepsup.cli import reproduce as reproduce
-from deepsup.cli import bench as bench
+from deepsup.cli import run_commands as run_commands
+from deepsup.cli import insight_commands as insight_commands
+from deepsup.cli import data_commands as data_commands
+from deepsup.cli import network_commands as network_commands
+from deepsup.cli import paper_commands as paper_commands
+from deepsup.cli import bench_commands as bench_commands
 from deepsup.cli import doctor as doctor
 from deepsup.cli.app import main
 

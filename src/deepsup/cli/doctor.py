@@ -21,7 +21,7 @@ def doctor(json: Flag = False) -> int:
     """
     import torch
 
-    from deepsup.record import environment_now
+    from deepsup.runs.environment import environment_now
 
     found: dict[str, Any] = environment_now() | {
         "threads": torch.get_num_threads(),

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deepsup.experiment import Watch
+from deepsup.runs.train import Watch
 
 
 class Display(Watch):

@@ -1,14 +1,14 @@
 """Bytes on disk -> uint8 arrays: sources, formats, splits, and the embedded digits. Needs no torch."""
 
-from deepsup.data.catalog import KNOWN as KNOWN
 from deepsup.data.check import Report, channel_means, check, get, is_present
 from deepsup.data.dataset import Dataset, Part
-from deepsup.data.files import data_folder
 from deepsup.data.images import read_image_files
+from deepsup.data.known_sets import KNOWN as KNOWN
 from deepsup.data.load import load_data
 from deepsup.data.own import image_digests
 from deepsup.data.recorded import Split, load_test
 from deepsup.data.splits import hold_out, per_class, stratified, subset, svhn_protocol
+from deepsup.data.storage import data_folder
 
 __all__ = [
     "Dataset",

@@ -7,7 +7,7 @@ import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from deepsup.data.files import disk_errors_named
+from deepsup.data.storage import disk_errors_named
 from deepsup.errors import DataError
 
 MOST_BYTES = 2**30

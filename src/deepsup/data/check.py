@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deepsup.data.catalog import KNOWN, Known
 from deepsup.data.dataset import Dataset, Images
-from deepsup.data.files import data_folder
+from deepsup.data.known_sets import KNOWN, Known
 from deepsup.data.load import load_data, load_known
 from deepsup.data.sources import find
+from deepsup.data.storage import data_folder
 from deepsup.errors import DataError, nearest
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from deepsup.data.dataset import Images, Part, check_labels
-from deepsup.data.files import md5
+from deepsup.data.storage import md5
 from deepsup.errors import DataError
 
 _PIXELS = 3 * 32 * 32

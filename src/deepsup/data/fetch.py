@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from deepsup.data.files import storage_error
+from deepsup.data.storage import storage_error
 
 TIMEOUT = (10.0, 30.0)
 """Seconds to wait for a connection, and for the next bytes of an answer."""

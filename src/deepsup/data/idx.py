@@ -16,7 +16,7 @@ from typing import IO
 import numpy as np
 
 from deepsup.data.dataset import Images, Labels, Part
-from deepsup.data.files import md5
+from deepsup.data.storage import md5
 from deepsup.errors import DataError
 
 _UNSIGNED_BYTE = 8

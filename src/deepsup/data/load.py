@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from deepsup.data.catalog import KNOWN, Known, Layout
 from deepsup.data.cifar import read_binary, read_python
 from deepsup.data.dataset import Dataset, Part
-from deepsup.data.files import read_errors_named
 from deepsup.data.idx import read_pair
+from deepsup.data.known_sets import KNOWN, Known, Layout
 from deepsup.data.own import OwnImages, read_folder, read_npz
 from deepsup.data.sources import Found, obtain
+from deepsup.data.storage import read_errors_named
 from deepsup.data.svhn import read_svhn
 from deepsup.errors import DataError, nearest
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from deepsup.data.archive import unpack
-from deepsup.data.catalog import Known
 from deepsup.data.fetch import Unreachable
+from deepsup.data.known_sets import Known
 from deepsup.errors import StorageError
 
 SECONDS = 600

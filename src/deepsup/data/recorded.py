@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from deepsup.data.dataset import Dataset, Part
-from deepsup.data.files import read_errors_named
 from deepsup.data.load import read_own
 from deepsup.data.own import files_in, image_digests, read_files
+from deepsup.data.storage import read_errors_named
 from deepsup.errors import DataError
 
 logger = logging.getLogger("deepsup")

@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from deepsup.data.archive import unpack
-from deepsup.data.catalog import ARCHIVES, Download, Known, Layout
 from deepsup.data.fetch import Unreachable, fetch
-from deepsup.data.files import data_folder, disk_errors_named, md5, put, staging, write
+from deepsup.data.known_sets import ARCHIVES, Download, Known, Layout
 from deepsup.data.npm import from_npm
+from deepsup.data.storage import data_folder, disk_errors_named, md5, put, staging, write
 from deepsup.errors import DataError
 
 logger = logging.getLogger("deepsup")

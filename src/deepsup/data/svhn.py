@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from deepsup.data.dataset import Part
-from deepsup.data.files import md5_of_file
 from deepsup.data.mat import NotMatlab, read_mat
+from deepsup.data.storage import md5_of_file
 from deepsup.errors import DataError
 
 

@@ -16,7 +16,7 @@ from deepsup.networks.layers import (
 )
 from deepsup.networks.norms import cap_norms, cap_rows
 from deepsup.networks.registry import NetworkDescription, create_network, describe, list_networks
-from deepsup.networks.table import Network, Published
+from deepsup.networks.rows import Network, Published
 from deepsup.networks.tree_prior import CIFAR100_TREE as CIFAR100_TREE
 from deepsup.networks.tree_prior import TreePrior
 

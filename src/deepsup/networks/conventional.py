@@ -7,16 +7,16 @@ from typing import Any
 
 from torch import nn
 
-from deepsup.networks.checks import probability
-from deepsup.networks.start import draw_weights
-from deepsup.networks.table import Published, Table
+from deepsup.networks.initialization import draw_weights
+from deepsup.networks.numbers import probability
+from deepsup.networks.rows import Published, Rows
 
 CNN_OPTIONS: dict[str, object] = {"drop": 0.5, "init": "torch"}
 """``drop``: the probability of the two dropouts, before each fully connected layer. ``init``: ``"torch"``, ``"he"`` or
 ``"caffe"``."""
 
 
-def cnn(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
+def cnn(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build a conventional CNN for MNIST: 431,080 parameters for 10 classes.
 
     Not published: the paper says "conventional CNN" and gives no sizes, and those of its table's CNN (Jarrett et al.
@@ -39,7 +39,7 @@ def cnn(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
     return ("conv1", "conv2")
 
 
-def tree_cifar100(table: Table, num_classes: int) -> tuple[str, ...]:
+def tree_cifar100(table: Rows, num_classes: int) -> tuple[str, ...]:
     """Build the net under the tree-based prior on CIFAR-100: 13,925,988 parameters for 100 classes.
 
     Source: Srivastava & Salakhutdinov 2013 [from memory of the paper, not checked against its text]. The sizes (5x5

@@ -9,14 +9,14 @@ from typing import Any
 from torch import nn
 
 from deepsup.networks.layers import DropConnectLinear, LocallyConnected2d, cross_map_norm
-from deepsup.networks.table import Published, Table
+from deepsup.networks.rows import Published, Rows
 
 OPTIONS: dict[str, object] = {"keep": 0.5, "inference": "mean", "samples": 1000}
 """Of the DropConnect layer: ``keep``, the probability that a weight stays; ``inference``, ``"mean"`` or
 ``"gaussian"``, which the paper reports and which draws ``samples`` times."""
 
 
-def dropconnect_cifar(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
+def dropconnect_cifar(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build the large CIFAR-10 net: 2,250,314 parameters for 10 classes and the paper's 24x24 crops.
 
     Source: ``wan13.pdf`` with the extractor of cuda-convnet's ``layers-conv-local-11pct.cfg``, published: 5x5 64, max
@@ -29,7 +29,7 @@ def dropconnect_cifar(table: Table, num_classes: int, **options: Any) -> tuple[s
     return _dropconnect(table, 128, num_classes, **options)
 
 
-def dropconnect_svhn(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
+def dropconnect_svhn(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build the SVHN net: 3,629,994 parameters for 10 classes and the paper's 28x28 crops.
 
     As the CIFAR-10 net, but the DropConnect layer has 512 outputs, published. The paper's 1.94 % is the vote of 5
@@ -38,7 +38,7 @@ def dropconnect_svhn(table: Table, num_classes: int, **options: Any) -> tuple[st
     return _dropconnect(table, 512, num_classes, **options)
 
 
-def _dropconnect(table: Table, width: int, num_classes: int, **options: Any) -> tuple[str, ...]:
+def _dropconnect(table: Rows, width: int, num_classes: int, **options: Any) -> tuple[str, ...]:
     _extractor(table)
     table.flatten()
     dropped = DropConnectLinear(table.features, width, activation=nn.ReLU(), **options)
@@ -48,7 +48,7 @@ def _dropconnect(table: Table, width: int, num_classes: int, **options: Any) -> 
     return ("conv1", "conv2", "local3", "local4")
 
 
-def _extractor(table: Table) -> None:
+def _extractor(table: Rows) -> None:
     """The convolutions; the norm comes behind the first pooling but before the second, as in the cfg."""
     table.conv("conv1", 64, 5, padding=2, published=Published(bias_rate=2.0, decay=0.0))
     table.relu("relu1")

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deepsup.errors import NetworkError
-from deepsup.networks.checks import count, flag, number, probability
 from deepsup.networks.layers import (
     MirrorConv2d,
     MirrorMaximum,
@@ -21,14 +20,15 @@ from deepsup.networks.layers import (
     WhiteningConv2d,
     swapped,
 )
-from deepsup.networks.table import Table
+from deepsup.networks.numbers import count, flag, number, probability
+from deepsup.networks.rows import Rows
 
 OPTIONS: dict[str, object] = {"widths": (32, 128, 128), "scale": 1 / 9, "drop": 0.0, "mirror": False}
 """``widths``: the channels of each group; there are as many groups. ``scale``: the factor on the scores.
 ``drop``: the probability of the dropout behind each group. ``mirror``: whether channels come in mirrored pairs."""
 
 
-def fast(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
+def fast(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build a whitening layer and groups of 3x3 convolutions: 497,216 parameters for 10 classes and colour images.
 
     Not of the paper. The parts are Page's (2018), hlb-CIFAR10's and cifar10-airbench's: whitened 2x2 patches, in each

@@ -6,7 +6,7 @@ B batch, C channels, H W map, K classes.
 from torch import nn
 
 from deepsup.networks.layers import MaxoutConv2d, MaxoutLinear, UnscaledDropout
-from deepsup.networks.table import Published, Table
+from deepsup.networks.rows import Published, Rows
 
 # kernel, padding, units, pieces, pooling window (stride 2), norm cap
 _MNIST = ((8, 0, 48, 2, 4, 0.9), (8, 3, 48, 2, 4, 1.9365), (5, 3, 24, 4, 2, 1.9365))
@@ -15,7 +15,7 @@ _SVHN = ((5, 4, 64, 2, 3, 0.9), (5, 3, 128, 2, 3, 1.9365), (5, 3, 128, 2, 3, 1.9
 _SMALL_RATE = 0.05  # of the convolutions on CIFAR and SVHN, against the rest of the net
 
 
-def maxout_mnist(table: Table, num_classes: int) -> tuple[str, ...]:
+def maxout_mnist(table: Rows, num_classes: int) -> tuple[str, ...]:
     """Build the convolutional maxout net for MNIST: 471,994 parameters for 10 classes, 53,568 of them untied biases.
 
     Source: pylearn2's ``papers/maxout`` files, all published: units x pieces 48x2, 48x2, 24x4, biases one per location.
@@ -26,7 +26,7 @@ def maxout_mnist(table: Table, num_classes: int) -> tuple[str, ...]:
     return ("conv1", "conv2", "conv3")
 
 
-def maxout_cifar(table: Table, num_classes: int) -> tuple[str, ...]:
+def maxout_cifar(table: Rows, num_classes: int) -> tuple[str, ...]:
     """Build the maxout net for CIFAR-10: 16,247,830 parameters for 10 classes.
 
     Source: pylearn2's ``papers/maxout`` files, all published; for CIFAR-100 the paper uses the same with 100 outputs.
@@ -38,7 +38,7 @@ def maxout_cifar(table: Table, num_classes: int) -> tuple[str, ...]:
     return ("conv1", "conv2", "conv3")
 
 
-def maxout_svhn(table: Table, num_classes: int) -> tuple[str, ...]:
+def maxout_svhn(table: Rows, num_classes: int) -> tuple[str, ...]:
     """Build the maxout net for SVHN: 10,461,050 parameters for 10 classes.
 
     Source: pylearn2's ``papers/maxout`` files, all published. Units x pieces 64x2, 128x2, 128x2, FC 400x5. Maps of a
@@ -51,7 +51,7 @@ def maxout_svhn(table: Table, num_classes: int) -> tuple[str, ...]:
 
 
 def _convolutions(
-    table: Table, rows: tuple[tuple[int, int, int, int, int, float], ...], rate: float, untied: bool
+    table: Rows, rows: tuple[tuple[int, int, int, int, int, float], ...], rate: float, untied: bool
 ) -> None:
     """Three maxout convolutions with max pooling; a fifth of the raw input is dropped and not made up for."""
     table.add("drop0", UnscaledDropout(0.2, eval_scale=1.0))
@@ -64,12 +64,12 @@ def _convolutions(
     table.flatten()
 
 
-def _hidden(table: Table, units: int) -> None:
+def _hidden(table: Rows, units: int) -> None:
     table.vector("fc", MaxoutLinear(table.features, units, pieces=5), units, Published(cap=1.9))
     table.add("drop4", nn.Dropout(0.5))
 
 
-def _scores(table: Table, num_classes: int) -> None:
+def _scores(table: Rows, num_classes: int) -> None:
     """The softmax layer. Its start is chosen as the others': U(-0.005, 0.005), biases 0."""
     scores = nn.Linear(table.features, num_classes)
     nn.init.uniform_(scores.weight, -0.005, 0.005)

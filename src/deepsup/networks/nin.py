@@ -8,10 +8,10 @@ from typing import Any
 from torch import nn
 
 from deepsup.errors import NetworkError
-from deepsup.networks.checks import choice, number, probability
+from deepsup.networks.initialization import draw_weights
 from deepsup.networks.layers import UnscaledDropout
-from deepsup.networks.start import draw_weights
-from deepsup.networks.table import Published, Table
+from deepsup.networks.numbers import choice, number, probability
+from deepsup.networks.rows import Published, Rows
 
 OPTIONS: dict[str, object] = {"final_relu": False, "dropout": "inverted", "drop": 0.5, "init": "torch", "width": 1.0}
 """``final_relu``: NIN has a ReLU behind its last 1x1 convolution, DSN has none. ``dropout``: ``"inverted"`` is torch's,
@@ -28,7 +28,7 @@ _LAYER = Published(rate=1.0, bias_rate=2.0)
 _LAST = Published(rate=0.1, bias_rate=0.2)
 
 
-def nin_cifar(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
+def nin_cifar(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build NIN for CIFAR-10 and CIFAR-100: 966,986 parameters for 10 classes, 984,356 for 100.
 
     Source: Lin et al. 2014 (``NIN/*`` of the authors' cuda-convnet) and the Caffe code of DSN: published, all of it.
@@ -38,7 +38,7 @@ def nin_cifar(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]
     return _nin(table, _CIFAR, num_classes, **options)
 
 
-def nin_mnist(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
+def nin_mnist(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build NIN for MNIST: 349,674 parameters for 10 classes.
 
     Source: ``NIN/mnist_def`` of the authors' cuda-convnet: published. Maps of a 28x28 image: 96, 64, 48 at 28x28;
@@ -47,7 +47,7 @@ def nin_mnist(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]
     return _nin(table, _MNIST, num_classes, **options)
 
 
-def nin_svhn(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
+def nin_svhn(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build NIN for SVHN: 1,986,026 parameters for 10 classes.
 
     Source: the authors' cuda-convnet definition: published (its training schedule was not). Maps of a 32x32 image:
@@ -57,7 +57,7 @@ def nin_svhn(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
 
 
 def _nin(
-    table: Table,
+    table: Rows,
     blocks: tuple[tuple[int, ...], ...],
     num_classes: int,
     *,

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from deepsup.errors import NetworkError
-from deepsup.networks.checks import number
-from deepsup.networks.table import Network
+from deepsup.networks.numbers import number
+from deepsup.networks.rows import Network
 
 
 @torch.no_grad()

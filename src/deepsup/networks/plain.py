@@ -9,9 +9,9 @@ from typing import Any
 from torch import nn
 
 from deepsup.errors import NetworkError
-from deepsup.networks.checks import choice, count
-from deepsup.networks.start import draw_weights
-from deepsup.networks.table import Table
+from deepsup.networks.initialization import draw_weights
+from deepsup.networks.numbers import choice, count
+from deepsup.networks.rows import Rows
 
 OPTIONS: dict[str, object] = {"depth": 12, "widths": (16, 32, 48), "norm": "none", "init": "he"}
 """``depth``: how many convolutions, in equal groups. ``widths``: the channels of each group; a max pooling 2/2 lies
@@ -19,7 +19,7 @@ between groups. ``norm``: ``"batch"`` puts a BatchNorm behind every convolution.
 ``"caffe"``."""
 
 
-def plain(table: Table, num_classes: int, **options: Any) -> tuple[str, ...]:
+def plain(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build a plain deep net: 116,218 parameters for 10 classes and grey images.
 
     Not of the paper: a net whose depth can be chosen, to study when deep supervision helps. Maps of a 28x28 image: 16

@@ -8,9 +8,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from deepsup.errors import NetworkError, nearest
-from deepsup.networks.catalogue import SPECS, Spec
-from deepsup.networks.checks import count
-from deepsup.networks.table import MapVanishedError, Network, Table
+from deepsup.networks.numbers import count
+from deepsup.networks.rows import MapVanishedError, Network, Rows
+from deepsup.networks.specs import SPECS, Spec
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def create_network(
             f"image_size {size} is too small for {name}: its convolutions and poolings need at least {minimum}; "
             f"enlarge or pad the images to {minimum}x{minimum}"
         )
-    table = Table(channels, size)
+    table = Rows(channels, size)
     taps = spec.build(table, classes, **options)
     return Network(name, table, taps, minimum, spec.any_size)
 
@@ -119,7 +119,7 @@ def _minimum(spec: Spec, options: dict[str, Any]) -> int:
 def _fits(spec: Spec, options: dict[str, Any], size: int) -> bool:
     try:
         with torch.device("meta"):
-            spec.build(Table(spec.in_channels, size), spec.num_classes, **options)
+            spec.build(Rows(spec.in_channels, size), spec.num_classes, **options)
     except MapVanishedError:
         return False
     return True

@@ -4,10 +4,10 @@ B batch, C channels, H W map, K classes.
 """
 
 from deepsup.networks.layers import StochasticPool2d, cross_map_norm
-from deepsup.networks.table import Published, Table
+from deepsup.networks.rows import Published, Rows
 
 
-def stochastic_pooling(table: Table, num_classes: int) -> tuple[str, ...]:
+def stochastic_pooling(table: Rows, num_classes: int) -> tuple[str, ...]:
     """Build the net for CIFAR-10, CIFAR-100 and MNIST: 220,042 parameters for 10 classes and a 3x32x32 image.
 
     Source: the paper, from memory, not checked against its text: three times 5x5 convolution of 64 maps, ReLU, 3x3/2
@@ -17,12 +17,12 @@ def stochastic_pooling(table: Table, num_classes: int) -> tuple[str, ...]:
     return _stochastic_pooling(table, (64, 64, 64), num_classes)
 
 
-def stochastic_pooling_svhn(table: Table, num_classes: int) -> tuple[str, ...]:
+def stochastic_pooling_svhn(table: Rows, num_classes: int) -> tuple[str, ...]:
     """Build the net for SVHN: 332,746 parameters for 10 classes. As the others, but 64, 64, 128 maps (from memory)."""
     return _stochastic_pooling(table, (64, 64, 128), num_classes)
 
 
-def _stochastic_pooling(table: Table, widths: tuple[int, ...], num_classes: int) -> tuple[str, ...]:
+def _stochastic_pooling(table: Rows, widths: tuple[int, ...], num_classes: int) -> tuple[str, ...]:
     """Add the rows. Published rates (from memory): .01 for convolutions, 1 for the softmax; decay .001 everywhere."""
     for block, width in enumerate(widths, 1):
         table.conv(f"conv{block}", width, 5, padding=2, published=Published(rate=0.01, bias_rate=0.01, decay=0.001))

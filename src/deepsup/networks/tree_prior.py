@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from deepsup.errors import NetworkError
-from deepsup.networks.checks import count, number
+from deepsup.networks.numbers import count, number
 
 CIFAR100_TREE: dict[str, tuple[int, ...]] = {
     "aquatic_mammals": (4, 30, 55, 72, 95),

@@ -20,7 +20,7 @@ from deepsup.errors import ObjectiveError, nearest
 from deepsup.objective.checks import are_class_numbers, check_labels, check_mean, check_output, check_weights
 from deepsup.objective.losses import LOSSES, LossFunction, find_loss
 from deepsup.objective.schedules import Number, Schedule, factor_at, find_schedule
-from deepsup.objective.watch import Watch
+from deepsup.objective.untrained import UntrainedCompanions
 from deepsup.supervision import DeeplySupervised, DeepOutput
 
 # Where the paper and its authors' code differ (docs/supervision.md has the whole table).
@@ -105,7 +105,7 @@ class Objective:
         self.named = tuple(name for name, each in LOSSES.items() if any(each is other for other in used))
         self.check_classes()
         self._means: list[LossFunction] = []  # scalar losses that were seen to be means
-        self._watch = Watch(self.net)
+        self._watch = UntrainedCompanions(self.net)
 
     @classmethod
     def paper(cls, net: nn.Module, **settings: Any) -> "Objective":

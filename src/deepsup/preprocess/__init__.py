@@ -2,7 +2,7 @@
 
 from deepsup.preprocess.augment import AUGMENTATIONS as AUGMENTATIONS
 from deepsup.preprocess.augment import Augment, Draw
-from deepsup.preprocess.normalize import RECIPES as RECIPES
+from deepsup.preprocess.normalize import NORMALIZATIONS as NORMALIZATIONS
 from deepsup.preprocess.normalize import Normalizer, fit, to_tensor
 from deepsup.preprocess.steps import GCN, LCN, ZCA, Standardize
 

@@ -21,13 +21,13 @@ from torch import Tensor
 
 from deepsup.data import Dataset, data_folder
 from deepsup.data.dataset import Images
-from deepsup.data.files import write
+from deepsup.data.storage import write
 from deepsup.errors import DataError, nearest
 from deepsup.preprocess.steps import GCN, LCN, STEPS, ZCA, Arrays, Standardize, Step
 
 logger = logging.getLogger("deepsup")
 
-RECIPES: dict[str, tuple[Step, ...]] = {
+NORMALIZATIONS: dict[str, tuple[Step, ...]] = {
     "none": (),
     "standardize": (Standardize(),),
     "gcn": (GCN(),),
@@ -100,9 +100,9 @@ def to_tensor(images: Images) -> Tensor:
 def fit(recipe: str | Sequence[Step], data: Dataset, cache: bool = True) -> Normalizer:
     """Fit a recipe, by name or as steps, on the training part of a data set, and on nothing else."""
     if isinstance(recipe, str):
-        if recipe not in RECIPES:
-            raise DataError(f"no recipe {recipe!r}; {nearest(recipe, RECIPES)}")
-        recipe = RECIPES[recipe]
+        if recipe not in NORMALIZATIONS:
+            raise DataError(f"no recipe {recipe!r}; {nearest(recipe, NORMALIZATIONS)}")
+        recipe = NORMALIZATIONS[recipe]
     images = data.train.images
     fitted = Normalizer((), ())
     for step in recipe:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from deepsup.errors import RunError
-from deepsup.record import whole_file
+from deepsup.files import whole_file
 
 FORMAT = 1
 

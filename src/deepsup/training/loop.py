@@ -7,26 +7,25 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from deepsup.config import Config, Phase
-from deepsup.errors import DeepsupError, DivergedError, TrainingError, nearest
+from deepsup.errors import DeepsupError, DivergedError
+from deepsup.insight.gradients import GradientStatistics
 from deepsup.networks import cap_norms
-from deepsup.objective import Loss, Objective
+from deepsup.objective import Loss
 from deepsup.supervision import DeeplySupervised, DeepOutput
 from deepsup.training.batches import Batches
+from deepsup.training.build import build_objective, build_optimizer
 from deepsup.training.distributed import Processes
-from deepsup.training.gradients import GradientStatistics
-from deepsup.training.optimizer import build_optimizer, learning_rate, phases_by_epoch, set_rates
+from deepsup.training.rates import learning_rate, phases_by_epoch, set_rates
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,7 @@ class Training:
             companion_losses={tap: loss / count for tap, (loss, _, _) in by_tap.items()},
             companion_errors={tap: 100 * errors / count for tap, (_, errors, _) in by_tap.items()},
             active={tap: active / count for tap, (_, _, active) in by_tap.items()},
-            **self.gradients.means(self.processes),
+            **self.gradients.means(self.processes.sum(self.gradients.sums)),
             images_per_second=images_per_second,
             seconds=seconds,
         )
@@ -260,36 +259,6 @@ def not_finite(output: DeepOutput) -> str | None:
     """Return the name of the first scores that are NaN or infinite."""
     named = {"the output": output.scores, **{f"companion {tap!r}": each for tap, each in output.companions.items()}}
     return next((name for name, scores in named.items() if not scores.isfinite().all()), None)
-
-
-def build_objective(config: Config, net: DeeplySupervised, only: str | None = None) -> Objective:
-    """Return the objective of a config; with ``only``, that of a phase that trains one companion and what is below."""
-    if only is not None and only not in net.taps:
-        raise TrainingError(f"a phase trains only {only!r}; {nearest(only, net.taps)}")
-    many = len(net.taps) > 0
-    return Objective(
-        net,
-        smoothed(config.loss, config.label_smoothing),
-        companion_loss=smoothed(config.companion_loss or config.loss, config.label_smoothing),
-        alpha=1.0 if only is not None else one_or_each(config.alpha) if many else 0.0,
-        gamma=one_or_each(config.gamma) if many else 0.0,
-        balance=config.balance,
-        schedule="constant" if only is not None else config.schedule,
-        norms=config.norms,
-        average=config.average and only is None,
-    )
-
-
-def smoothed(loss: str, smoothing: float) -> str | Callable[[Tensor, Tensor], Tensor]:
-    """Return a loss; softmax with smoothed labels where asked for."""
-    if loss != "softmax" or not smoothing:
-        return loss
-    return partial(functional.cross_entropy, reduction="none", label_smoothing=smoothing)
-
-
-def one_or_each(values: tuple[float, ...]) -> float | tuple[float, ...]:
-    """Return the one value for all companions, or one for each."""
-    return values[0] if len(values) == 1 else values
 
 
 def _plain(value: Any) -> Any:

@@ -1,9 +1,9 @@
 """The layers of the rivals: each takes a tensor and gives one, and knows nothing of the networks built from it."""
 
-from deepsup.networks.layers.dropconnect import DropConnectLinear
+from deepsup.networks.layers.dropconnect_linear import DropConnectLinear
 from deepsup.networks.layers.dropout import UnscaledDropout
 from deepsup.networks.layers.local import LocallyConnected2d
-from deepsup.networks.layers.maxout import MaxoutConv2d, MaxoutLinear
+from deepsup.networks.layers.maxout_units import MaxoutConv2d, MaxoutLinear
 from deepsup.networks.layers.mirror import MirrorConv2d, MirrorMaximum, MirrorNorm2d, MirrorPooledConv2d, swapped
 from deepsup.networks.layers.response_norm import cross_map_norm
 from deepsup.networks.layers.scale import Scale

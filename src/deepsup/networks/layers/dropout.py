@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from deepsup.networks.checks import number, probability
+from deepsup.networks.numbers import number, probability
 
 
 class UnscaledDropout(nn.Module):

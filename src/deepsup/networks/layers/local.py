@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deepsup.errors import NetworkError
-from deepsup.networks.checks import count
 from deepsup.networks.layers.memory_format import keep_format
+from deepsup.networks.numbers import count
 
 
 class LocallyConnected2d(nn.Module):

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from deepsup.networks.checks import number
+from deepsup.networks.numbers import number
 
 
 class Scale(nn.Module):

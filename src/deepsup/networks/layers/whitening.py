@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deepsup.errors import NetworkError
-from deepsup.networks.checks import count, number
+from deepsup.networks.numbers import count, number
 
 
 class WhiteningConv2d(nn.Module):

@@ -1,0 +1,89 @@
+"""A network's name -> what companions cost: a supervised step over a plain one, all gated, and stripped inference."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from deepsup.bench.timing import Ratio, Turn, ratio, take_turns
+from deepsup.networks import Network, create_network
+from deepsup.objective import Objective
+from deepsup.supervision import Companion, DeeplySupervised, supervise
+from deepsup.training.memory import kept_memory
+
+CLASSES = 10
+INFERENCE_ROUNDS = 3
+"""For each round of steps: a pass is shorter, and what is looked for is smaller."""
+BARELY = 1e-6
+"""A learning rate at which nothing moves: every step is the same work."""
+
+
+def batch_of(count: int) -> tuple[Tensor, Tensor]:
+    """Return random images of CIFAR-10's shape, in channels_last, and labels."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(count, 3, 32, 32, generator=generator).to(memory_format=torch.channels_last)
+    return images, torch.arange(count) % CLASSES
+
+
+def network_of(name: str) -> Network:
+    """Return a network for images of CIFAR-10's shape."""
+    return create_network(name, num_classes=CLASSES, in_channels=3, image_size=32)
+
+
+def net_of(name: str, taps: Iterable[str], pool: str = "none") -> DeeplySupervised:
+    """Return a supervised network in channels_last."""
+    torch.manual_seed(0)
+    network = network_of(name).to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs
+    companion = replace(Companion.paper(), pool=pool)  # type: ignore[arg-type] # it checks itself
+    return supervise(network, at=taps, num_classes=CLASSES, example=batch_of(2)[0], companion=companion)
+
+
+def step_of(net: DeeplySupervised, images: Tensor, labels: Tensor, gamma: float = 0.0) -> Callable[[], None]:
+    """Return a function that takes one training step."""
+    net.train()
+    objective = Objective.caffe(net, gamma=gamma if net.taps else 0.0, schedule="constant")
+    optimizer = torch.optim.SGD(net.parameters(), lr=BARELY, momentum=0.9)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        objective(net(images), labels).total.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+        optimizer.step()
+
+    return step
+
+
+def measure_companions(name: str, batch: int, rounds: int) -> dict[str, Ratio]:
+    """Return the ratios of one network with its own taps."""
+    images, labels = batch_of(batch)
+    taps = network_of(name).taps
+    plain, pooled = net_of(name, ()), net_of(name, taps, "avg")
+    sides: dict[str, Turn] = {
+        "plain": step_of(plain, images, labels),
+        "supervised": step_of(net_of(name, taps), images, labels),
+        "pooled_supervised": step_of(pooled, images, labels),
+        "gated": step_of(net_of(name, taps), images, labels, gamma=1e9),
+    }
+    with kept_memory():  # as in training, on all sides: page faults of new memory are noise here
+        seconds = take_turns(sides, rounds)
+    found = {f"{side}_over_plain_step": ratio(each, seconds["plain"]) for side, each in seconds.items()}
+    del found["plain_over_plain_step"]
+    return found | {"stripped_over_plain_inference": inference(plain, pooled, images, rounds)}
+
+
+def inference(plain: DeeplySupervised, supervised: DeeplySupervised, images: Tensor, rounds: int) -> Ratio:
+    """Return the time of a net whose companions are off again over that of one that never had any."""
+    bare, stripped = plain.strip().eval(), supervised.strip().eval()
+    stripped.load_state_dict(bare.state_dict())
+
+    def pass_through(model: nn.Module) -> Callable[[], None]:
+        def turn() -> None:
+            model(images)
+
+        return turn
+
+    with torch.no_grad():
+        seconds = take_turns(
+            {"plain": pass_through(bare), "stripped": pass_through(stripped)}, INFERENCE_ROUNDS * rounds
+        )
+    return ratio(seconds["stripped"], seconds["plain"])

@@ -1,0 +1,103 @@
+"""``deepsup inspect``, ``deepsup report``: run folders in, what their layers know and one HTML page about it out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from deepsup.cli.app import Flag, show, table, verb
+from deepsup.errors import DeepsupError
+
+_Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
+_Page = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: report.html in the first folder)")]
+
+
+@verb("report")
+def report(runs: _Runs, out: _Page = None, json: Flag = False) -> None:
+    """Write one self-contained HTML page about runs or comparisons, finished or not.
+
+    Args:
+        runs: folders that deepsup train or deepsup compare made; two runs are also shown side by side
+        out: file of the page
+        json: print one JSON object
+    """
+    page = _figures().write_report(runs, out)
+    show({"report": str(page), "runs": [str(run) for run in runs]}, f"report: {page}", json)
+
+
+@verb("inspect")
+def inspect(
+    runs: _Runs,
+    layer: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: the first convolution)")] = None,
+    image: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")] = None,
+    out: _Page = None,
+    json: Flag = False,
+) -> None:
+    """Show what every hidden layer knows: by its companion, by a linear probe, in its feature maps.
+
+    Args:
+        runs: folders of finished runs; two are shown side by side, e.g. one with companions and one without
+        layer: layer whose feature maps are shown
+        image: image file that each layer classifies, in place of the page
+        out: file of the page
+        json: print one JSON object
+    """
+    from deepsup.runs.folder import RunFolder
+    from deepsup.runs.inspect import inspect as inspect_run
+
+    figures = _figures()  # before the work, not after it
+    if image is not None:
+        _inspect_image(runs, image, layer, json)
+        return
+    found = {str(run): inspect_run(RunFolder(run), layer) for run in runs}
+    page = figures.write_report(runs, out)
+    text = "\n\n".join(f"{name}\n{_layers(each)}" for name, each in found.items())
+    show({"runs": found, "report": str(page)}, f"{text}\n\nreport: {page}", json)
+
+
+def _layers(found: dict[str, Any]) -> str:
+    """Return the table of a run's layers."""
+    layers, probes, first = found["layers"], found["probes"], found["agreement"]
+    if len(layers) == 1:  # no companions: by the probes
+        first = found["probe_agreement"]
+    rows = [
+        [
+            name,
+            f"{layers[name]['error']:.2f} %" if name in layers else "",
+            f"{probes[name]['error']:.2f} %" if name in probes else "",
+            f"{first[name]:,}" if name in first else "",
+        ]
+        for name in dict.fromkeys([*probes, *layers])
+    ]
+    rows.append(["never", "", "", f"{first['never']:,}"])
+    return table(["layer", "test error", "of a linear probe", "images right from here on"], rows)
+
+
+def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, json: bool) -> None:
+    """Say what each layer of each run says of one image, and draw its maps."""
+    from deepsup.runs.folder import RunFolder
+    from deepsup.runs.inspect import inspect_image
+
+    answers, texts = {}, []
+    for run in runs:
+        found, arrays = inspect_image(RunFolder(run), image, layer)
+        picture = _figures().draw_image(run, found, arrays)
+        answers[str(run)] = {**found, "figure": str(picture) if picture else None}
+        rows = [
+            [name, each["judged_by"], each["label"], f"{each['confidence']:.3f}"]
+            for name, each in found["layers"].items()
+        ]
+        drawn = f"\n\nmaps: {picture}" if picture else ""
+        texts.append(f"{run}\n{table(['layer', 'judged by', 'says', 'confidence'], rows)}{drawn}")
+    show({"runs": answers}, "\n\n".join(texts), json)
+
+
+def _figures() -> Any:
+    """Return what draws, or say what to install for it."""
+    try:
+        from deepsup import report
+    except ImportError as error:
+        raise DeepsupError(f"no report: {error.name} is not installed; pip install 'deepsup[figures]'") from error
+    return report

@@ -1,0 +1,155 @@
+"""``deepsup reproduce``: a target of the paper in, ours beside theirs out."""
+
+from __future__ import annotations
+
+import json as json_format
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
+from deepsup.errors import ConfigError
+
+# a table in place of the plans themselves, which need torch and build nets to count their multiply-adds
+_TARGETS: dict[str, dict[str, Any]] = json_format.loads(
+    resources.files("deepsup").joinpath("paper/targets.json").read_text(encoding="utf-8")
+)
+_MORE = {"all": "all of these, one after the other", "summary": "write RESULTS.md from the records"}
+_TITLES = {name: str(each["title"]) for name, each in _TARGETS.items()} | _MORE
+_HELP = "what to reproduce:\n" + "\n".join(f"{name}: {title}" for name, title in _TITLES.items())
+
+
+@verb("reproduce")
+def reproduce(
+    target: Annotated[
+        str, Positional, arg(metavar="[TARGET]", help=_HELP, help_behavior_hint="(default: list them)")
+    ] = "list",
+    preset: Annotated[str, arg(metavar="NAME")] = "cpu",
+    out: Annotated[Path, arg(metavar="DIR")] = Path("runs/reproduce"),
+    jobs: int = 1,
+    seeds: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: the preset's)")] = None,
+    results: Annotated[
+        Path | None, arg(metavar="DIR", help_behavior_hint="(default: none; results for summary)")
+    ] = None,
+    repeat: Annotated[str | None, arg(metavar="ROW[@SEED]", help_behavior_hint="(default: none)")] = None,
+    json: Flag = False,
+) -> None:
+    """Reproduce a table, a figure or a claim of the paper; without a target, list them with their minutes.
+
+    Args:
+        target: what to reproduce
+        preset: paper (the full protocol, for a GPU), cpu (minutes to hours on two cores) or smoke (seconds)
+        out: folder of runs, records and figures; a target that was stopped goes on there
+        jobs: number of runs to train at a time, each with its share of the cores
+        seeds: number of seeds
+        results: folder that gets a copy of the record and its figure; for summary and --repeat, where the records are
+        repeat: train one row of a record again and compare the errors
+        json: print one JSON object
+    """
+    if target == "list":
+        _list(json)
+    elif target == "summary":
+        _summarise(results or Path("results"), json)
+    elif repeat is not None:
+        _repeat(target, preset, results or Path("results"), repeat, json)
+    else:
+        with resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
+            names = _TARGETS if target == "all" else [target]
+            records = [_one(name, preset, out, jobs, seeds, results) for name in names]
+        found = {"targets": records} if target == "all" else records[0]
+        show(found, "\n\n".join(_text(record) for record in records), json)
+
+
+def _one(name: str, preset: str, out: Path, jobs: int, seeds: int | None, results: Path | None) -> dict[str, Any]:
+    """Run one target and leave its record and figure."""
+    from deepsup.cli.progress import counting
+    from deepsup.paper import keep, record_folder
+    from deepsup.paper import reproduce as reproduce_target
+    from deepsup.report import draw_record
+
+    with counting(f"runs of {name}") as watch:
+        record = reproduce_target(name, preset, out, jobs=jobs, seeds=seeds, watch=watch)
+    folder = record_folder(out, name, preset)
+    figure = draw_record(record, folder)
+    if results is not None:
+        keep(record, figure, results)
+    return {**record, "record": str(folder / "record.json"), "drawn": None if figure is None else str(figure)}
+
+
+def _text(record: dict[str, Any]) -> str:
+    """Return one line a row: the paper's value, ours, what differs."""
+    rows = [
+        [row["row"], _number(row["paper"]), _ours(row), row.get("choice", ""), row.get("differs", "")]
+        for row in record["rows"]
+    ]
+    lines = [f"{record['title']} (preset {record['preset']})", ""]
+    lines.append(table(["", "paper", "ours", "chosen", "differs from the paper's protocol"], rows))
+    if record.get("readings"):
+        rows = [[row["row"], _number(row["paper"]), _ours(row), row["unit"]] for row in record["readings"]]
+        lines += ["", table(["", "paper", "ours", ""], rows)]
+    for test in record.get("tests", []):
+        lines.append(_test(test))
+    for finding in record.get("findings", []):
+        lines.append(f"{finding['statement']}: {finding['verdict']}. {finding['why']}")
+    lines += ["", f"{record['wall_minutes']:.1f} minutes; record: {record['record']}"]
+    return "\n".join([*lines, *([f"figure: {record['drawn']}"] if record["drawn"] else [])])
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _ours(row: dict[str, Any]) -> str:
+    if row["mean"] is None:
+        return "diverged"
+    deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.2g}"
+    lost = f", {row['diverged']} diverged" if row.get("diverged") else ""
+    return f"{row['mean']:.4g}{deviation} (n {sum(value is not None for value in row['values'])}{lost})"
+
+
+def _test(test: dict[str, Any]) -> str:
+    if test["interval"] is None:
+        return f"{test['test']}: " + (
+            "nothing to compare" if test["mean"] is None else f"{test['mean']:+.2f}, one seed"
+        )
+    low, high = test["interval"]
+    return (
+        f"{test['test']}: {test['mean']:+.2f} points, 95 % {low:+.2f} to {high:+.2f}, p {test['p']:.2g}, n {test['n']}"
+    )
+
+
+def _list(json: bool) -> None:
+    """Say what there is to reproduce and how long it takes."""
+    rows = [[name, each["title"], each["minutes"]["cpu"], f"{each['minutes']['paper'] / 60:,.0f}"]
+            for name, each in _TARGETS.items()]  # fmt: skip
+    text = table(["target", "", "minutes (cpu)", "hours (paper)"], rows)
+    note = "Estimates for two cores; --preset smoke takes seconds.\nnext: deepsup reproduce fig2b --preset smoke"
+    show({"targets": _TARGETS}, f"{text}\n\n{note}", json)
+
+
+def _repeat(target: str, preset: str, results: Path, which: str, json: bool) -> None:
+    """Train one recorded run again."""
+    import tempfile
+
+    from deepsup.paper import read_record
+    from deepsup.paper import repeat as repeat_row
+
+    record = read_record(results / f"{target}-{preset}.json")
+    row, _, given = which.partition("@")
+    if given and not given.isdecimal():
+        raise ConfigError(f"--repeat {which}: the seed {given!r} is no number; expected ROW@SEED, e.g. {row}@0")
+    seed = int(given or 0)
+    with tempfile.TemporaryDirectory() as folder:
+        recorded, now = repeat_row(record, row, seed, Path(folder) / "run")
+    answer = {"row": row, "seed": seed, "recorded": recorded, "now": now, "same": recorded == now}
+    show(answer, f"{row}, seed {seed}: recorded {recorded:.4f} %, now {now:.4f} %", json)
+
+
+def _summarise(results: Path, json: bool) -> None:
+    """Write RESULTS.md, and the README's block, from the records."""
+    from deepsup.paper import summarise
+
+    written = summarise(results)
+    show({"written": [str(path) for path in written]}, "\n".join(f"written: {path}" for path in written), json)

@@ -1,0 +1,253 @@
+"""``deepsup train``, ``compare``, ``evaluate``, ``predict``: settings or run folders in, errors and labels out."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import shlex
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from deepsup.cli import settings as options
+from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
+from deepsup.config import Config
+from deepsup.recipes import quick
+
+_LOSSES = "compare trains with softmax and with squared_hinge; deepsup train takes one loss"
+_CHOOSES = "compare holds validation images out by itself to choose the learning rate, and tests at the end"
+_INSTEAD = {
+    "lr": "give the learning rates to choose from with --rates, e.g. --rates 0.01 0.1",
+    **dict.fromkeys(("loss", "companion-loss", "label-smoothing"), _LOSSES),
+    **dict.fromkeys(("validation", "select", "test", "no-test"), _CHOOSES),
+    **dict.fromkeys(("tensorboard", "no-tensorboard"), "compare writes no TensorBoard events; deepsup train does"),
+    "resume": "a comparison that was stopped goes on with the same command",
+}
+"""Options of train that compare does not have -> why, and what to use instead."""
+_DECIDED = {option.replace("-", "_") for option in _INSTEAD}
+_Settings: Any = options.options(Config())
+_CompareSettings: Any = options.options(quick(), without=_DECIDED)
+_Recipe = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: none)")]
+_File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")]
+_Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
+_Run = Annotated[Path, Positional, arg(metavar="RUN")]
+
+
+@verb("train", instead={"phases": "write phases in a YAML file and give it with --config"})
+def train(
+    settings: Annotated[_Settings, arg(name="")] = _Settings(),  # noqa: B008 - frozen
+    recipe: _Recipe = None,
+    config: _File = None,
+    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/NAME)")] = None,
+    resume: Flag = False,
+    json: Flag = False,
+) -> None:
+    """Train one net and write its run folder.
+
+    Args:
+        settings: the settings of the config, in groups.
+        recipe: recipe that the settings start from, e.g. quick, dsn-mnist, caffe-cifar10 or fast-cifar10
+        config: YAML file that the settings start from
+        out: run folder
+        resume: go on with a run that was stopped; start it if there is none
+        json: print one JSON object
+    """
+    from deepsup.cli.progress import watching
+    from deepsup.runs.folder import RunFolder
+    from deepsup.runs.train import train as train_run
+
+    held = None
+    if resume and out is not None and recipe is None and config is None and RunFolder(out).exists:
+        config, held = out / "config.yaml", RunFolder(out).config
+    chosen = options.resolved(held or options.base(recipe, config, Config()), settings)
+    with watching(chosen.total_epochs) as watch, resumable(lambda: _go_on(watch.folder)):
+        run = train_run(chosen, out, resume=resume, watch=watch)
+    result = run.result
+    rows = [[name, f"{error:.2f} %"] for name, error in result["companions"].items()]
+    if result["error"] is not None:
+        rows.append(["output", f"{result['error']:.2f} %"])
+    lines = [table(["layer", "test error"], rows), ""] if rows else []
+    lines.append(f"{_many(result['epochs'], 'epoch')} in {result['seconds']:.1f} s; the run is in {run.folder}")
+    lines.append(f"next: deepsup inspect {shlex.quote(str(run.folder))}")
+    if _comparable(chosen, result):
+        given = _shared(chosen, recipe, config, settings)
+        lines.append("next: " + options.command("compare", recipe, config, given, _unused(run.folder)))
+    show({"run": str(run.folder), **result}, "\n".join(lines), json)
+
+
+def _go_on(folder: Path | None) -> str:
+    """Say how to go on with a training that was stopped."""
+    if folder is None:
+        return f"nothing was trained yet; start again: {same_command()}"
+    return f"the run is in {folder}; go on with: {shlex.join(['deepsup', 'train', '--out', str(folder), '--resume'])}"
+
+
+def _comparable(config: Config, result: dict[str, Any]) -> bool:
+    """Whether compare takes these settings: it chooses one learning rate, on a fifth of the training images."""
+    plain = not config.phases and config.anneal != "stall" and config.select != "best"
+    return plain and config.batch_size <= result["train_images"] * 4 // 5
+
+
+def _shared(config: Config, recipe: str | None, file: Path | None, settings: Any) -> dict[str, Any]:
+    """Return the settings that compare needs for the same data and network; the data are always named."""
+    given = {name: value for name, value in options.given(settings).items() if name not in _DECIDED}
+    return given if recipe or file else {"data": config.data} | given
+
+
+def _unused(folder: Path) -> Path:
+    """Return a folder beside this one that is not there yet."""
+    names = itertools.chain(["-compare"], (f"-compare-{number}" for number in itertools.count(2)))
+    return next(path for name in names if not (path := folder.with_name(folder.name + name)).exists())
+
+
+@verb("compare", instead=_INSTEAD)
+def compare(
+    settings: Annotated[_CompareSettings, arg(name="")] = _CompareSettings(),  # noqa: B008 - frozen
+    recipe: _Recipe = None,
+    config: _File = None,
+    out: Annotated[Path, arg(metavar="DIR")] = Path("runs/compare"),
+    seeds: int = 3,
+    rates: Annotated[tuple[float, ...], arg(metavar="FLOAT ...")] = (0.003, 0.01, 0.03),
+    jobs: int = 1,
+    json: Flag = False,
+) -> None:
+    """Compare CNN-Softmax, DSN-Softmax, CNN-SVM and DSN-SVM on the same data and seeds.
+
+    Args:
+        settings: the settings of the config that the methods leave open, in groups.
+        recipe: recipe that the settings start from
+        config: YAML file that the settings start from
+        out: folder of all runs; a comparison that was stopped goes on there
+        seeds: number of seeds per method
+        rates: learning rates to choose from for each method, on validation images
+        jobs: number of runs to train at a time, each with its share of the cores
+        json: print one JSON object
+    """
+    from deepsup.cli.progress import counting
+    from deepsup.studies.compare import compare as compare_methods
+
+    default = dataclasses.replace(quick(), train_size=None) if "data" in options.given(settings) else quick()
+    chosen = options.resolved(options.base(recipe, config, default), settings)
+    with counting("runs") as watch, resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
+        answer = compare_methods(chosen, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
+        _look_inside(answer, out)
+    figure, report = _draw(answer, out)
+    lines = [_comparison_text(answer), "", f"table: {out / 'comparison.json'}"]
+    lines += [f"figure: {figure}"] if figure else []
+    lines.append("next: " + shlex.join(["deepsup", "evaluate", *_folders(answer, out)]))
+    if not all(map(_certain, answer["differences"].values())):
+        more = ["--rates", *map(str, rates), "--jobs", str(jobs), "--seeds", str(max(5, 2 * seeds))]
+        lines.append("next: " + options.command("compare", recipe, config, options.given(settings), out, *more))
+    lines += [f"report: {report}"] if report else []
+    show({**answer, "figure": figure, "report": report}, "\n".join(lines), json)
+
+
+def _folders(answer: dict[str, Any], out: Path) -> Iterable[str]:
+    """Return the run folders of DSN-SVM, whose scores can be averaged."""
+    return (str(out / name) for name in answer["methods"]["DSN-SVM"]["runs"])
+
+
+def _look_inside(answer: dict[str, Any], out: Path) -> None:
+    """Inspect one net with companions and one without, so that the page can show their layers beside each other."""
+    from deepsup.runs.folder import RunFolder
+    from deepsup.runs.inspect import inspect
+
+    for method in ("CNN-Softmax", "DSN-Softmax"):
+        run = RunFolder(out / answer["methods"][method]["runs"][0])
+        if "probes" not in run.inside:
+            inspect(run)
+
+
+def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
+    """Return the paths of the figure and of the page, none where what draws them is not installed."""
+    try:
+        from deepsup.report import draw_methods, write_report
+    except ImportError as error:
+        sys.stderr.write(f"no figure, no report: {error.name} is not installed (pip install 'deepsup[figures]')\n")
+        return None, None
+    return str(draw_methods(answer, out)), str(write_report([out]))
+
+
+def _comparison_text(answer: dict[str, Any]) -> str:
+    rows = []
+    for method, each in answer["methods"].items():
+        deviation = "" if each["deviation"] is None else f" ± {each['deviation']:.2f}"
+        layers = ", ".join(f"{tap} {error:.1f}" for tap, error in each["companions"].items())
+        gain = "" if method == "CNN-Softmax" else f"{each['gain']:+.1f} %"
+        rows.append([method, f"{each['mean']:.2f}{deviation}", gain, f"{each['lr']:g}", layers])
+    lines = [table(["method", "test error %", "gain over CNN-Softmax", "lr", "companions' errors %"], rows), ""]
+    for pair, each in answer["differences"].items():
+        interval = each["interval"]
+        around = "" if interval is None else f", 95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}"
+        seeds = _many(len(answer["seeds"]), "seed")
+        lines.append(f"{pair}: {each['mean']:+.2f} points over {seeds}{around}{_verdict(each)}")
+    return "\n".join(lines)
+
+
+def _certain(difference: dict[str, Any]) -> bool:
+    """Whether the interval of a difference leaves out 0."""
+    interval = difference["interval"]
+    return interval is not None and (interval[1] < 0 or interval[0] > 0)
+
+
+def _verdict(difference: dict[str, Any]) -> str:
+    if difference["interval"] is None:
+        return "; one seed says nothing certain"
+    low, high = difference["interval"]
+    if low == high == 0:
+        return "; no difference in any seed"
+    return "; better" if high < 0 else "; worse" if low > 0 else "; no certain difference: 0 lies inside"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+@verb("evaluate")
+def evaluate(
+    runs: _Runs,
+    data: Annotated[str | None, arg(metavar="NAME|PATH", help_behavior_hint="(default: the run's own)")] = None,
+    json: Flag = False,
+) -> None:
+    """Measure the test error of a run and of its companions; for several runs, of their averaged scores.
+
+    Args:
+        runs: run folders
+        data: data set to evaluate on
+        json: print one JSON object
+    """
+    from deepsup.runs.evaluate import evaluate as evaluate_runs
+    from deepsup.runs.folder import RunFolder
+
+    answer = evaluate_runs([RunFolder(run) for run in runs], data)
+    rows = [[name, f"{error:.2f} %"] for name, error in answer["companions"].items()]
+    if len(runs) > 1:
+        rows = [[name, f"{error:.2f} %"] for name, error in answer["runs"].items()]
+    rows.append(["output" if len(runs) == 1 else f"vote of the {len(runs)}", f"{answer['error']:.2f} %"])
+    show(answer, f"{table(['', 'error'], rows)}\n\non {answer['images']:,} test images", json)
+
+
+@verb("predict")
+def predict(
+    run: _Run, files: Annotated[tuple[Path, ...], Positional, arg(metavar="FILE ...")], json: Flag = False
+) -> None:
+    """Predict the labels of image files, with the run's own preprocessing.
+
+    Args:
+        run: run folder
+        files: image files
+        json: print one JSON object
+    """
+    from deepsup.runs.evaluate import predict as predict_files
+    from deepsup.runs.folder import RunFolder
+
+    answers = predict_files(RunFolder(run), files)
+    taps = list(answers[0]["companions"])
+    rows = [
+        [each["file"], each["label"], f"{each['confidence']:.3f}", *(each["companions"][tap] for tap in taps)]
+        for each in answers
+    ]
+    show({"predictions": answers}, table(["file", "label", "confidence", *taps], rows), json)

@@ -1,0 +1,20 @@
+"""A trained net -> numbers: its scores, its errors, those of every companion, and what each layer knows."""
+
+from deepsup.insight.feature_maps import FeatureMaps, feature_maps, first_convolution
+from deepsup.insight.layer_errors import agreement, knowledge, layers_facts
+from deepsup.insight.measure import Measurement, error_percent, measure
+from deepsup.insight.probes import layer_outputs, probe_layer
+
+__all__ = [
+    "FeatureMaps",
+    "Measurement",
+    "agreement",
+    "error_percent",
+    "feature_maps",
+    "first_convolution",
+    "knowledge",
+    "layer_outputs",
+    "layers_facts",
+    "measure",
+    "probe_layer",
+]

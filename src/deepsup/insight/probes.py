@@ -1,0 +1,133 @@
+"""A frozen net and the names of some layers in, linear classifiers fitted on what these put out, and their scores, out.
+
+A net trained without companions can thus be compared with one that has them, layer by layer.
+N images, D features, K classes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from deepsup.data import stratified
+from deepsup.insight.layer_errors import layer_facts
+from deepsup.insight.measure import error_percent
+
+DECAY = 1e-3
+"""The probe's objective is the mean cross-entropy + DECAY / 2 * |W|^2, on features of unit mean square."""
+VALUES = 50_000_000
+"""At most so many features are held at a time: of wide layers, fewer images are fitted on."""
+IMAGES = 5000
+STEPS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """A linear classifier of one layer."""
+
+    layer: str
+    weight: Tensor
+    """[K,D]"""
+    bias: Tensor
+    """[K]"""
+    scale: float
+    """What features are multiplied by first."""
+    train_error: float
+    """Percent, of the images it was fitted on."""
+    images: int
+    """How many those were."""
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Return the scores [N,K] of features [N,D]."""
+        return functional.linear(features * self.scale, self.weight, self.bias)
+
+
+def layer_outputs(
+    model: nn.Module, layers: Sequence[str], images: Tensor, normalize: Callable[[Tensor], Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Return layer -> what it puts out for images [N,C,H,W], in evaluation mode; the model is afterwards as before."""
+    caught: dict[str, Tensor] = {}
+
+    def catch(name: str) -> Callable[[nn.Module, object, Tensor], None]:
+        # cloned: a layer behind may change it in place
+        return lambda _layer, _args, output: caught.__setitem__(name, output.detach().float().cpu().clone())
+
+    handles = [model.get_submodule(name).register_forward_hook(catch(name)) for name in layers]
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            model((images if normalize is None else normalize(images)).to(next(model.parameters()).device))
+    finally:
+        model.train(training)
+        for handle in handles:
+            handle.remove()
+    return caught
+
+
+def features_of(
+    model: nn.Module, layer: str, images: Tensor, normalize: Callable[[Tensor], Tensor] | None, batch_size: int = 250
+) -> Tensor:
+    """Return [N,D]: what one layer puts out, flattened."""
+    parts = [
+        layer_outputs(model, [layer], images[start : start + batch_size], normalize)[layer].flatten(1)
+        for start in range(0, len(images), batch_size)
+    ]
+    return torch.cat(parts)
+
+
+def sample(part: tuple[Tensor, Tensor], most: int) -> tuple[Tensor, Tensor]:
+    """Return at most so many images in the classes' own proportions, always the same: a folder is sorted by class."""
+    if len(part[1]) <= most:
+        return part
+    places = torch.from_numpy(stratified(part[1].numpy(), most))
+    return part[0][places], part[1][places]
+
+
+def fit_probe(layer: str, features: Tensor, labels: Tensor, classes: int) -> Probe:
+    """Fit a linear classifier on features [N,D] by L-BFGS: deterministic, and no test image is read."""
+    scale = 1 / max(float(features.square().mean().sqrt()), 1e-12)
+    scaled = features * scale
+    weight = torch.zeros(classes, features.shape[1], requires_grad=True)
+    bias = torch.zeros(classes, requires_grad=True)
+    optimizer: Any = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        scores = functional.linear(scaled, weight, bias)
+        loss: Tensor = functional.cross_entropy(scores, labels) + DECAY / 2 * weight.square().sum()
+        torch.autograd.backward(loss)
+        return loss
+
+    optimizer.step(closure)
+    weight, bias = weight.detach(), bias.detach()
+    error = error_percent(functional.linear(scaled, weight, bias), labels)
+    return Probe(layer, weight, bias, scale, error, len(labels))
+
+
+def probe_layer(
+    model: nn.Module,
+    layer: str,
+    train: tuple[Tensor, Tensor],
+    test: tuple[Tensor, Tensor],
+    classes: int,
+    normalize: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[dict[str, object], Tensor]:
+    """Fit a probe at one layer; return what it knows of the test images, and its scores [N,K] of them.
+
+    train, test: images [N,C,H,W] and labels [N].
+    """
+    wide = layer_outputs(model, [layer], train[0][:1], normalize)[layer].numel()
+    images, labels = sample(train, max(classes, min(IMAGES, VALUES // wide)))
+    probe = fit_probe(layer, features_of(model, layer, images, normalize), labels, classes)
+    scores = torch.cat(
+        [
+            probe(features_of(model, layer, test[0][start : start + 500], normalize))
+            for start in range(0, len(test[0]), 500)
+        ]
+    )
+    facts = layer_facts(scores, test[1]) | {"train_error": probe.train_error, "train_images": probe.images}
+    return facts, scores

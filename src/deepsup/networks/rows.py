@@ -1,0 +1,173 @@
+"""Rows of layers, added one by one -> a Network: images [B,C,H,W] in, scores [B,K] out.
+
+B batch, C channels, H W map (square), D features, K classes.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+
+from torch import Tensor, nn
+
+from deepsup.errors import NetworkError
+
+
+class MapVanishedError(Exception):
+    """A kernel or a pooling window met a map smaller than itself: the image is too small. Stays in this package."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a layer's own paper or code says about training it; ``None`` is "it says nothing"."""
+
+    cap: float | None = None
+    """The largest L2 norm of a filter or of a unit's weights; ``cap_norms`` projects onto it after a step."""
+    rate: float = 1.0
+    """The learning rate of the weights as a multiple of the network's."""
+    bias_rate: float = 1.0
+    """The same for the biases."""
+    decay: float | None = None
+    """The weight decay of this layer's weights."""
+
+
+class Rows:
+    """The rows of a network; it follows the shape from row to row, so that a row states only what is new in it."""
+
+    def __init__(self, in_channels: int, image_size: int) -> None:
+        self.in_channels = in_channels
+        self.image_size = image_size
+        self.channels = in_channels
+        self.size = image_size
+        self.layers: dict[str, nn.Module] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.published: dict[str, Published] = {}
+        self._flat = False
+
+    @property
+    def features(self) -> int:
+        """How many numbers an example has here."""
+        return self.channels * self.size**2
+
+    def add(self, name: str, layer: nn.Module, published: Published | None = None) -> None:
+        """Add a layer that leaves the shape as it is; the methods below add those that change it."""
+        assert name not in self.layers, f"two rows called {name}"
+        self.layers[name] = layer
+        self.shapes[name] = (self.channels,) if self._flat else (self.channels, self.size, self.size)
+        if published is not None:
+            self.published[name] = published
+
+    def maps(self, name: str, layer: nn.Module, channels: int, size: int, published: Published | None = None) -> None:
+        """Add a layer whose output has ``channels`` maps of ``size`` x ``size``."""
+        if size < 1:
+            raise MapVanishedError(name)
+        self.channels, self.size = channels, size
+        self.add(name, layer, published)
+
+    def convolved(self, kernel: int, padding: int) -> int:
+        """The side of the map behind a convolution of stride 1; raises before a layer could be built wrongly."""
+        size = self.size + 2 * padding - kernel + 1
+        if size < 1:
+            raise MapVanishedError
+        return size
+
+    def pooled(self, window: int, stride: int) -> int:
+        """The side of the map behind a pooling in ceil mode: ceil((n - window) / stride) + 1."""
+        return ceil((self.size - window) / stride) + 1
+
+    def conv(self, name: str, channels: int, kernel: int, padding: int = 0, published: Published | None = None) -> None:
+        """Add a convolution of stride 1."""
+        size = self.convolved(kernel, padding)
+        self.maps(name, nn.Conv2d(self.channels, channels, kernel, padding=padding), channels, size, published)
+
+    def relu(self, name: str) -> None:
+        """Add a ReLU, never in place: a tap on the layer before must see that layer's raw output."""
+        self.add(name, nn.ReLU())
+
+    def pool(self, name: str, layer: nn.Module, window: int, stride: int) -> None:
+        """Add a pooling in ceil mode."""
+        self.maps(name, layer, self.channels, self.pooled(window, stride))
+
+    def max_pool(self, name: str, window: int, stride: int) -> None:
+        """Add a max pooling in ceil mode: windows may overhang, as in Caffe, cuda-convnet and pylearn2."""
+        self.pool(name, nn.MaxPool2d(window, stride, ceil_mode=True), window, stride)
+
+    def average(self) -> None:
+        """Add a global average, so that each map becomes one number."""
+        self.maps("average", nn.AdaptiveAvgPool2d(1), self.channels, 1)
+        self.flatten()
+
+    def flatten(self) -> None:
+        """From maps to one vector an example."""
+        self.channels, self.size, self._flat = self.features, 1, True
+        self.add("flatten", nn.Flatten())
+
+    def vector(self, name: str, layer: nn.Module, features: int, published: Published | None = None) -> None:
+        """Add a layer whose output has ``features`` numbers."""
+        self.channels = features
+        self.add(name, layer, published)
+
+    def linear(self, name: str, features: int, published: Published | None = None) -> None:
+        """Add a fully connected layer."""
+        self.vector(name, nn.Linear(self.features, features), features, published)
+
+
+class Network(nn.Module):
+    """A table of named layers, run in order, and what is known about it as data.
+
+    ``taps`` are the layers that conventionally get a companion; ``shapes`` the output shape of every layer without
+    the batch; ``published`` what the layer's paper says about training it.
+    """
+
+    def __init__(self, name: str, table: Rows, taps: tuple[str, ...], minimum: int, any_size: bool) -> None:
+        super().__init__()
+        assert set(taps) <= set(table.layers), f"{name} has no such layers: {taps}"
+        self.name = name
+        self.taps = taps
+        self.in_channels = table.in_channels
+        self.image_size = table.image_size
+        self.num_classes = table.channels
+        self.minimum_image_size = minimum
+        self.any_size = any_size
+        self.shapes = table.shapes
+        self.published = table.published
+        self._order = tuple(table.layers)
+        for row, layer in table.layers.items():
+            self.add_module(row, layer)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, C, H, W] -> scores [B, K]."""
+        self._check(images)
+        x = images
+        for row in self._order:
+            x = getattr(self, row)(x)
+        return x
+
+    def _check(self, images: Tensor) -> None:
+        """Refuse images that the layers were not built for, in the user's words, not in those of a matrix product."""
+        if not isinstance(images, Tensor) or not images.is_floating_point():
+            kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
+            raise NetworkError(f"{self.name} got images of {kind}; expected a tensor of floats, such as images / 255")
+        if images.dim() != 4:
+            raise NetworkError(
+                f"{self.name} got a tensor of shape {tuple(images.shape)}; expected a batch of images [B, "
+                f"{self.in_channels}, {self.image_size}, {self.image_size}] (one image: image.unsqueeze(0))"
+            )
+        _, channels, height, width = images.shape
+        if channels != self.in_channels:
+            raise NetworkError(
+                f"{self.name} got images with {channels} channels; it was built for {self.in_channels}: "
+                f"create_network({self.name!r}, in_channels={channels}) makes one that fits"
+            )
+        if not self.any_size and (height, width) != (self.image_size, self.image_size):
+            raise NetworkError(
+                f"{self.name} got images of {height}x{width}; it was built for {self.image_size}x{self.image_size}: "
+                f"resize or crop them, or build it with image_size=... (at least {self.minimum_image_size})"
+            )
+        if min(height, width) < self.minimum_image_size:
+            raise NetworkError(
+                f"{self.name} got images of {height}x{width}; its poolings need at least "
+                f"{self.minimum_image_size}x{self.minimum_image_size}"
+            )
+
+    def extra_repr(self) -> str:
+        """The first line of ``print(network)``."""
+        return f"{self.name}: {self.in_channels}x{self.image_size}x{self.image_size} -> {self.num_classes} classes"

@@ -1,0 +1,177 @@
+"""What a target trains: rows of methods with the paper's numbers, the three presets, and how long they take."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+
+from deepsup.config import Config
+from deepsup.data import KNOWN, load_data
+from deepsup.errors import ConfigError, nearest
+from deepsup.files import whole_file
+from deepsup.networks import describe
+from deepsup.studies.study import Method
+
+PRESETS = ("paper", "cpu", "smoke")
+
+# images a second in training on two cores (AVX2), batches of 64: cnn, nin-mnist, nin-cifar10 and maxout-cifar10 are
+# measured, the others are guessed from these by their multiply-adds
+SPEED = {
+    "cnn": 5000.0, "nin-mnist": 250.0, "nin-cifar10": 74.0,
+    "nin-cifar100": 74.0, "nin-svhn": 60.0, "maxout-mnist": 250.0, "maxout-cifar10": 29.0, "maxout-svhn": 70.0,
+    "stochastic-pooling-mnist": 300.0, "stochastic-pooling-cifar10": 200.0, "stochastic-pooling-svhn": 180.0,
+    "dropconnect-cifar10": 150.0, "dropconnect-svhn": 100.0, "tree-cifar100": 100.0,
+}  # fmt: skip
+FAST_SPEED = 2e10  # of `fast`, whose width is an option: multiply-adds of forward passes a second in training
+
+
+@dataclass(frozen=True)
+class Row:
+    """An method, the paper's number for it where there is one, and what differs from the paper's protocol."""
+
+    method: Method
+    paper: float | None = None
+    differs: str = ""
+    line: str = ""
+    """In a figure over ``x``: the line it belongs to."""
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The rows of a target, in groups that are run one after the other."""
+
+    groups: tuple[tuple[Row, ...], ...]
+    runs: str
+    """The folder of its runs; targets that name the same one share them."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Rows to test against each other, seed by seed: the one that should have the lower error first."""
+    x: str = ""
+    """What the figure's rows are drawn over; nothing: bars."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows, in order."""
+        return tuple(row for group in self.groups for row in group)
+
+
+def check_preset(preset: str) -> None:
+    """Refuse a preset that there is none of."""
+    if preset not in PRESETS:
+        raise ConfigError(f"no preset {preset!r}; {nearest(preset, PRESETS)}")
+
+
+def with_seeds(plan: Plan, seeds: int | None) -> Plan:
+    """Return the plan with another number of seeds in every row."""
+    if seeds is None:
+        return plan
+    if seeds < 1:
+        raise ConfigError(f"seeds={seeds}; expected at least 1")
+    groups = tuple(
+        tuple(replace(row, method=replace(row.method, seeds=seeds)) for row in group) for group in plan.groups
+    )
+    return replace(plan, groups=groups)
+
+
+def minutes(plan: Plan) -> float:
+    """Return about how many minutes a plan takes on two cores: images to be seen, over images a second."""
+    return sum(seconds(config) for row in plan.rows for config in trainings(row.method)) / 60
+
+
+def trainings(method: Method) -> list[Config]:
+    """Return the configs of all runs of an method; the first choice stands for the one that will be chosen."""
+    tried = (
+        [method.trial(config) for config in method.choices.values()] * method.searches
+        if len(method.choices) > 1
+        else []
+    )
+    return tried + [next(iter(method.choices.values()))] * method.seeds
+
+
+def seconds(config: Config) -> float:
+    """Return about how long one run takes on two cores."""
+    images = config.train_size or KNOWN[config.data].counts["train"] + (531_131 if config.extra else 0)
+    if config.network == "fast":
+        channels, side, _ = KNOWN[config.data].shape
+        work = work_of_fast(channels, side, json.dumps(config.network_options))
+        smaller = mean((each / side) ** 2 for each in config.sides or (side,))
+        return 2 + images * config.total_epochs * work * smaller / FAST_SPEED
+    return 2 + images * config.total_epochs / SPEED[config.network]
+
+
+@cache
+def work_of_fast(channels: int, side: int, options: str) -> int:
+    """Return the multiply-adds of ``fast`` per image; options are JSON, to be looked up: building a net takes 0.1 s."""
+    return describe("fast", in_channels=channels, image_size=side, **json.loads(options)).multiply_adds
+
+
+def smoked(plan: Plan, folder: Path) -> Plan:
+    """Return the plan of a few seconds: tiny pictures, two steps, one seed; the same nets; the first row chooses."""
+    first = plan.rows[0]
+    groups = tuple(tuple(smoked_row(row, folder, 2 if row is first else 1) for row in group) for group in plan.groups)
+    return replace(plan, groups=groups)
+
+
+def smoked_row(row: Row, folder: Path, most: int) -> Row:
+    """Return a row of the smoke preset, with at most so many choices."""
+    choices = {name: smoked_config(config, folder) for name, config in list(row.method.choices.items())[:most]}
+    method = replace(row.method, choices=choices, seeds=1, searches=1, trial=lambda config: config)
+    return replace(row, method=method, differs="smoke: 60 embedded digits, two steps; it shows that all runs, no more")
+
+
+def smoked_config(config: Config, folder: Path) -> Config:
+    """Return a config that ends within a second or two."""
+    small = config.network.startswith(("nin", "fast"))  # these take images of any size
+    grey = config.data == "mnist"
+    data = smoke_data(folder, channels=1 if grey else 3, side=12 if small else 28 if grey else 32)
+    phases = tuple(replace(phase, epochs=1, anneal_at=()) for phase in config.phases)
+    return replace(
+        config, data=str(data), train_size=40, extra=False, epochs=2, batch_size=8, anneal_at=(), phases=phases,
+        limit_steps=None if phases else 2, gradient_every=1, tensorboard=False, keep=1,
+    )  # fmt: skip
+
+
+def smoke_data(folder: Path, channels: int, side: int) -> Path:
+    """Write 60 embedded digits to train on and 20 to test on, of so many channels and pixels; return the file."""
+    path = folder.resolve() / f"smoke-{channels}x{side}.npz"
+    if path.is_file():
+        return path
+    digits, edge = load_data("mnist-mini"), max(0, (side - 28) // 2)
+    arrays: dict[str, np.ndarray] = {}
+    for name, part, count in (("train", digits.train, 6), ("test", digits.test, 2)):
+        first = np.concatenate([np.flatnonzero(part.labels == label)[:count] for label in range(10)])
+        images = np.pad(part.images[first], ((0, 0), (0, 0), (edge, edge), (edge, edge)))
+        if side < 28:
+            images = images[:, :, 2:-2:2, 2:-2:2]
+        images = np.repeat(images, channels, axis=1).transpose(0, 2, 3, 1)
+        arrays |= {f"{name}_images": images, f"{name}_labels": part.labels[first]}
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as part_file, part_file.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type] # its own keyword comes first in the stubs
+    return path
+
+
+def differences(config: Config, full: Config) -> str:
+    """Say in what a config departs from the paper's full protocol."""
+    size = full.train_size or KNOWN[full.data].counts["train"] + (531_131 if full.extra else 0)
+    told = []
+    if (config.train_size or size) != size:
+        told.append(f"{config.train_size:,} training images, not {size:,}")
+    for name, words in (("total_epochs", "{} epochs, not {}"), ("batch_size", "batch {}, not {}")):
+        ours, theirs = getattr(config, name), getattr(full, name)
+        if ours != theirs:
+            told.append(words.format(ours, theirs))
+    if config.network != full.network:
+        told.append(f"the net {config.network}, not {full.network}")
+    return "; ".join(told)
+
+
+def at(config: Config, rates: Sequence[float], alphas: Sequence[float] = ()) -> dict[str, Config]:
+    """Return the choices: every learning rate, for a net with companions with every alpha."""
+    if config.taps in (("none",), ()) or not alphas:
+        return {f"lr{lr:g}": replace(config, lr=lr) for lr in rates}
+    return {f"lr{lr:g}-alpha{alpha:g}": replace(config, lr=lr, alpha=(alpha,)) for lr in rates for alpha in alphas}

@@ -1,0 +1,194 @@
+"""A target and a preset -> its runs, and one record: a line for every row, ours beside the paper's."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+
+from deepsup.config import Config
+from deepsup.errors import ConfigError, RunError
+from deepsup.files import write_whole
+from deepsup.paper.plan import Plan, Row, check_preset, smoked, with_seeds
+from deepsup.paper.targets import find_target
+from deepsup.paper.theory import study
+from deepsup.runs.environment import environment_now
+from deepsup.runs.folder import RunFolder
+from deepsup.runs.train import train
+from deepsup.studies.compare import paired
+from deepsup.studies.study import Outcome, Watcher, pool, run_study
+
+THEORY = "Theory: the lemmas and the theorem, simulated"
+
+
+def reproduce(
+    name: str,
+    preset: str = "cpu",
+    out: Path = Path("runs/reproduce"),
+    *,
+    jobs: int = 1,
+    seeds: int | None = None,
+    watch: Watcher = lambda *_: None,
+) -> dict[str, Any]:
+    """Run what is missing of one target, write ``record.json`` after each group of rows, and return the record.
+
+    jobs: processes to train in at a time, each with its share of the cores.
+    seeds: another number of seeds than the preset's.
+    """
+    check_preset(preset)
+    if jobs < 1:
+        raise ConfigError(f"jobs={jobs}; expected at least 1")
+    began, folder = time.monotonic(), record_folder(out, name, preset)
+    record: dict[str, Any] = {}
+    for body in [theory_body(preset)] if name == "theory" else trained_bodies(name, preset, out, jobs, seeds, watch):
+        record = {
+            "target": name,
+            "preset": preset,
+            "command": command_of(name, preset, jobs, seeds),
+            **body,
+            "environment": environment_now() | {"cpu": torch.backends.cpu.get_cpu_capability(), "jobs": jobs},
+            "wall_minutes": round((time.monotonic() - began) / 60, 2),
+        }
+        write_whole(folder / "record.json", (json.dumps(record, indent=1) + "\n").encode())
+    return record
+
+
+def command_of(name: str, preset: str, jobs: int, seeds: int | None) -> str:
+    """Return the command that makes a record again; the threads of a run follow from the jobs."""
+    return f"deepsup reproduce {name} --preset {preset} --jobs {jobs}" + (f" --seeds {seeds}" if seeds else "")
+
+
+def record_folder(out: Path, name: str, preset: str) -> Path:
+    """Return the folder of a target's record and figure, made if it is not there."""
+    folder = out / "records" / f"{name}-{preset}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def theory_body(preset: str) -> dict[str, Any]:
+    """Return the record of the theory's simulation."""
+    return {"title": THEORY, **study(preset)}
+
+
+def plan_of(name: str, preset: str, out: Path, seeds: int | None = None) -> Plan:
+    """Return the rows of a target under a preset."""
+    target = find_target(name)
+    plan = target.plan("cpu" if preset == "smoke" else preset)
+    return with_seeds(smoked(plan, out) if preset == "smoke" else plan, seeds)
+
+
+def trained_bodies(
+    name: str, preset: str, out: Path, jobs: int, seeds: int | None, watch: Watcher
+) -> Iterator[dict[str, Any]]:
+    """Run the groups of a target one after the other; after each, yield what has come out so far."""
+    plan = plan_of(name, preset, out, seeds)
+    folder = out / (f"smoke-{plan.runs}" if preset == "smoke" else plan.runs)
+    outcomes: dict[str, Outcome] = {}
+    with pool(jobs) as run_all:
+        for place, group in enumerate(plan.groups, 1):
+            prefix = f"part {place} of {len(plan.groups)}: " if len(plan.groups) > 1 else ""
+
+            def told(what: str, done: int, total: int, prefix: str = prefix) -> None:
+                watch(prefix + what, done, total)
+
+            methods = [row.method for row in group]
+            outcomes |= {outcome.method: outcome for outcome in run_study(methods, folder, run_all, told)}
+            yield body_of(name, plan, outcomes)
+
+
+def body_of(name: str, plan: Plan, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """Return the rows that have been run, what is read off them, and the names of the rows that have not."""
+    target = find_target(name)
+    ended = [row for row in plan.rows if row.method.name in outcomes]
+    rows = [told_row(row, outcomes[row.method.name]) for row in ended]
+    more = target.read(outcomes)
+    return {
+        "title": target.title,
+        "rows": rows,
+        "missing": [row.method.name for row in plan.rows if row not in ended],
+        "readings": more.get("rows", []),
+        "tests": [compared(outcomes, *pair) for pair in plan.pairs if set(pair) <= outcomes.keys()],
+        "figure": more.get("figure") or figure_of(plan, ended, rows),
+        "training_minutes": round(sum(sum(row["seconds"]) for row in rows) / 60, 1),
+    }
+
+
+def told_row(row: Row, outcome: Outcome) -> dict[str, Any]:
+    """Return one line of the record: errors over seeds, what was chosen and how, and the config to repeat it with."""
+    ended = [result for result in outcome.results if "error" in result]
+    values = [result["error"] for result in ended]
+    taps = ended[0]["companions"] if ended else {}
+    return {
+        "row": row.method.name,
+        "unit": "% test error",
+        "paper": row.paper,
+        "values": [result.get("error") for result in outcome.results],
+        "mean": mean(values) if values else None,
+        "deviation": stdev(values) if len(values) > 1 else None,
+        "seeds": [job.config.seed for job in outcome.jobs],
+        "diverged": len(outcome.results) - len(values),
+        "differs": row.differs,
+        "choice": outcome.choice,
+        "search": {choice: round(error, 3) for choice, error in outcome.search.items()},
+        "companions": {tap: mean(result["companions"][tap] for result in ended) for tap in taps},
+        "seconds": [result.get("seconds", 0.0) for result in outcome.results],
+        "threads": [RunFolder(job.folder).environment["threads"] for job in outcome.jobs],
+        "config": outcome.config.to_dict(),
+    }
+
+
+def compared(outcomes: Mapping[str, Outcome], ours: str, theirs: str) -> dict[str, Any]:
+    """Return the paired difference of two rows over the seeds that ended in both; below 0, the first is better."""
+    pairs = [
+        (a["error"], b["error"])
+        for a, b in zip(outcomes[ours].results, outcomes[theirs].results, strict=False)
+        if "error" in a and "error" in b
+    ]
+    found = paired(*zip(*pairs, strict=True)) if pairs else {"mean": None, "interval": None, "p": None}
+    return {"test": f"{ours} - {theirs}", "n": len(pairs), **found}
+
+
+def figure_of(plan: Plan, ended: Sequence[Row], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what to draw of rows that have a place on an axis, or bars beside the paper's."""
+    if not plan.x:
+        bars = {row["row"]: {"paper": row["paper"], "ours": row["mean"]} for row in rows}
+        return {"kind": "bars", "y": "test error, %", "bars": bars}
+    lines: dict[str, dict[str, list[Any]]] = {}
+    for row, told in zip(ended, rows, strict=True):
+        if row.line:
+            line = lines.setdefault(row.line, {"x": [], "y": [], "deviation": []})
+            line["x"].append(row.x)
+            line["y"].append(told["mean"])
+            line["deviation"].append(told["deviation"])
+    return {"kind": "lines", "x": plan.x, "y": "test error, %", "log": True, "lines": lines}
+
+
+def repeat(record: Mapping[str, Any], row_name: str, seed: int, folder: Path) -> tuple[float, float]:
+    """Train one seed of a recorded row again, with its config and threads; return the recorded error and the new."""
+    rows = {row["row"]: row for row in record["rows"] if "config" in row}
+    if row_name not in rows:
+        raise ConfigError(f"no row {row_name!r} in the record; rows: {'; '.join(rows)}")
+    row = rows[row_name]
+    if seed not in row["seeds"]:
+        raise ConfigError(f"seed {seed} was not run; expected one of {', '.join(map(str, row['seeds']))}")
+    place = row["seeds"].index(seed)
+    before = torch.get_num_threads()
+    torch.set_num_threads(row["threads"][place])
+    try:
+        run = train(Config.recorded({**row["config"], "seed": seed}), folder)
+    finally:
+        torch.set_num_threads(before)
+    return row["values"][place], float(run.result["error"])
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read a record."""
+    try:
+        held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        held["target"], held["preset"], held["rows"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"cannot read {path}: {error}; expected a record that deepsup reproduce made") from error
+    return held

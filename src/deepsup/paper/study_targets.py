@@ -1,0 +1,162 @@
+"""The paper's figures and claims -> the rows to train: the four methods over sizes, epochs, rates and losses."""
+
+from dataclasses import replace
+
+from deepsup.config import Config, Phase
+from deepsup.paper.plan import Plan, Row, at, differences
+from deepsup.recipes import FLAT, find_recipe
+from deepsup.studies.compare import METHODS, for_method
+from deepsup.studies.study import Method
+
+RATES = (0.003, 0.01, 0.03, 0.1)
+ALPHAS = (0.1, 1.0)
+SIZE_SEEDS = {500: 10, 60000: 3}
+SMALL = Config(
+    data="mnist", network="cnn", train_size=1000, epochs=20, batch_size=50, tensorboard=False, gradient_every=0,
+    loss="squared_hinge", alpha=(0.3,), schedule="constant", head_lr=0.01, lr=0.005, **FLAT,
+)  # fmt: skip
+"""What the studies on few digits train on a CPU: a conventional CNN with the paper's two dropouts."""
+
+
+def digits(preset: str, size: int | None, epochs: int) -> Config:
+    """Return the base of a study on MNIST: the paper's net and protocol, or the small net for a CPU."""
+    if preset == "paper":
+        return replace(find_recipe("dsn-mnist"), train_size=size, tensorboard=False, batch_size=min(128, size or 128))
+    return replace(SMALL, train_size=size, epochs=epochs)
+
+
+def rates(preset: str) -> tuple[float, ...]:
+    """Return the learning rates to choose from: the paper's net under |w|^2 and C = 10 needs lower ones."""
+    return (0.0003, 0.001, 0.003) if preset == "paper" else RATES
+
+
+def told(config: Config) -> str:
+    """Say what differs from the paper's protocol, the number of images aside: the studies vary it."""
+    return differences(config, replace(find_recipe("dsn-mnist"), train_size=config.train_size))
+
+
+def four(config: Config, preset: str, seeds: int, searches: int, trial: dict[str, int] | None = None) -> list[Method]:
+    """Return the four methods, each with its rates, those with companions with their alphas too."""
+    return [
+        Method(method, at(for_method(config, method), rates(preset), ALPHAS), seeds, searches,
+            trial=lambda given: replace(given, **(trial or {})))  # type: ignore[arg-type] # sizes and epochs
+        for method in METHODS
+    ]  # fmt: skip
+
+
+def sizes(preset: str) -> Plan:
+    """Fig. 2b: the four methods with few digits and with more; on a CPU the paper's net too, at 500."""
+    epochs = {250: 40, 500: 40, 1000: 40, 2000: 20}
+    if preset == "paper":
+        epochs = dict.fromkeys((500, 1000, 2000, 5000, 10000, 20000, 60000), 100)
+    groups = []
+    for size, passes in epochs.items():
+        config = digits(preset, size, passes)
+        methods = four(config, preset, seeds=SIZE_SEEDS.get(size, 5), searches=2 if size <= 500 else 1)
+        groups.append(tuple(sized(method, size, told(config)) for method in methods))
+    if preset == "cpu":
+        groups.append(paper_net_at_500())
+    pairs = [
+        (f"{ours}, {size:,} digits", f"{theirs}, {size:,} digits")
+        for size in epochs
+        for ours, theirs in (("DSN-SVM", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-Softmax", "CNN-Softmax"))
+    ]
+    if preset == "cpu":
+        pairs += [("DSN-SVM, NIN, 500 digits", f"{cnn}, NIN, 500 digits") for cnn in ("CNN-Softmax", "CNN-SVM")]
+    return Plan(tuple(groups), f"fig2b-{preset}", tuple(pairs), "training digits")
+
+
+def sized(method: Method, size: int, differs: str) -> Row:
+    """Return a row of Fig. 2b."""
+    return Row(replace(method, name=f"{method.name}, {size:,} digits"), differs=differs, line=method.name, x=size)
+
+
+def paper_net_at_500() -> tuple[Row, ...]:
+    """Return the two methods of the claim, and DSN-SVM's twin, on the paper's own net, at the size of the claim."""
+    config = replace(SMALL, train_size=500, epochs=25, batch_size=25, network="nin-mnist", normalize="none")
+    chosen = {"DSN-SVM": (0.01, 0.02), "CNN-SVM": (0.01, 0.02), "CNN-Softmax": (0.03, 0.1)}
+    return tuple(
+        Row(Method(f"{method}, NIN, 500 digits", at(for_method(config, method), at_rates), 3), differs=told(config))
+        for method, at_rates in chosen.items()
+    )
+
+
+def course(preset: str) -> Plan:
+    """Figs. 2a and 2c: the four methods on all digits, the test error after every epoch."""
+    config = replace(digits(preset, None, 5), test_every=1, batch_size=128)
+    trial = {} if preset == "paper" else {"train_size": 5000, "epochs": 4}
+    rows = tuple(Row(method, differs=told(config)) for method in four(config, preset, 3, 1, trial))
+    pairs = (("DSN-Softmax", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-SVM", "CNN-Softmax"))
+    return Plan((rows,), f"fig2a-{preset}", pairs)
+
+
+def robustness(preset: str) -> Plan:
+    """The error over a grid of learning rates, the companions' settings left as they are by default."""
+    config = digits(preset, 1000, 20)
+    grid = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3) if preset == "cpu" else (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+    rows = tuple(
+        Row(Method(f"{method}, lr {lr:g}", at(for_method(config, method), (lr,)), 3), None, told(config), method, lr)
+        for method in METHODS for lr in grid
+    )  # fmt: skip
+    return Plan((rows,), f"robustness-{preset}", x="learning rate")
+
+
+def pretraining(preset: str) -> Plan:
+    """Greedy layer-wise supervised pre-training and fine-tuning, joint training, and the plain net: equal epochs."""
+    stage = 10 if preset == "cpu" else 25
+    whole = replace(
+        digits(preset, 1000, 4 * stage), epochs=4 * stage, anneal="epochs", anneal_at=(3 * stage,), taps=("network",)
+    )
+    joint, plain = for_method(whole, "DSN-SVM"), for_method(whole, "CNN-SVM")
+    layers = ("conv1", "conv2") if preset == "cpu" else ("conv1", "conv2", "conv3")
+    methods = [
+        Method("DSN-SVM, joint", at(joint, rates(preset), ALPHAS), 5),
+        Method("CNN-SVM, plain", at(plain, rates(preset)), 5),
+        Method("greedy pre-training", {f"lr{lr:g}": greedy(joint, lr, layers, stage) for lr in rates(preset)}, 5),
+    ]
+    pairs = (
+        ("DSN-SVM, joint", "greedy pre-training"),
+        ("DSN-SVM, joint", "CNN-SVM, plain"),
+        ("greedy pre-training", "CNN-SVM, plain"),
+    )
+    return Plan((tuple(Row(method, differs=told(whole)) for method in methods),), f"pretraining-{preset}", pairs)
+
+
+def greedy(config: Config, lr: float, layers: tuple[str, ...], stage: int) -> Config:
+    """Return one phase a hidden layer, each with its companion alone, then the whole net without companions."""
+    left = 4 * stage - len(layers) * stage
+    tuning = Phase(left, lr, companions=False, reset_momentum=True, anneal_at=(max(1, left - stage),))
+    return replace(config, lr=lr, phases=(*(Phase(stage, lr, only=layer) for layer in layers), tuning))
+
+
+def hinges(preset: str) -> Plan:
+    """L1 against L2: the plain and the squared hinge, with companions and without."""
+    config = digits(preset, 1000, 20)
+    methods = [
+        Method(f"{method}, {name}", at(replace(for_method(config, method), loss=loss), rates(preset), ALPHAS), 5)
+        for method in ("DSN-SVM", "CNN-SVM") for name, loss in (("L2", "squared_hinge"), ("L1", "hinge"))
+    ]  # fmt: skip
+    pairs = (("DSN-SVM, L2", "DSN-SVM, L1"), ("CNN-SVM, L2", "CNN-SVM, L1"))
+    return Plan((tuple(Row(method, differs=told(config)) for method in methods),), f"l1-l2-{preset}", pairs)
+
+
+def cifar_pair(preset: str) -> Plan:
+    """Gradient variance and Fig. 3: the paper's net on CIFAR-10, with companions and without."""
+    full = replace(find_recipe("dsn-cifar10"), tensorboard=False, gradient_every=1)
+    config, chosen, seeds = full, rates("paper"), 3
+    if preset == "cpu":
+        config = replace(
+            full, train_size=2000, epochs=5, batch_size=32, anneal="triangle", anneal_at=(), norms=False, balance=1.0,
+            schedule="constant", taps=("conv1", "conv2", "conv3"),
+        )  # fmt: skip
+        chosen, seeds = (0.005, 0.02), 1
+    cut = {"train_size": 500, "epochs": 3} if preset == "cpu" else {}
+    differs = differences(config, full)
+    if preset == "cpu":
+        differs += "; no |w|^2, C = 1, alpha constant; taps on the raw convolutions, as the authors' code has them"
+    rows = tuple(
+        Row(Method(method, at(for_method(config, method), chosen), seeds, trial=lambda given: replace(given, **cut)),  # type: ignore[arg-type]
+            differs=differs)
+        for method in ("DSN-SVM", "CNN-SVM")
+    )  # fmt: skip
+    return Plan((rows,), f"nin-cifar10-{preset}", (("DSN-SVM", "CNN-SVM"),))

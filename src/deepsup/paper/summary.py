@@ -1,0 +1,182 @@
+"""The records of a results folder in, RESULTS.md and the README's block out: never edited by hand."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from deepsup.errors import RunError
+from deepsup.files import write_whole
+from deepsup.paper.claims import CLAIMS, NOT_RUN, verdict
+from deepsup.paper.plan import minutes
+from deepsup.paper.reproduce import plan_of, read_record
+from deepsup.paper.targets import NAMES, TARGETS
+
+BEGIN, END = "<!-- results: written by `deepsup reproduce summary` -->", "<!-- end of results -->"
+HEAD = """# Results
+
+Written from the records in `results/` by `deepsup reproduce summary`; not edited by hand. Every row was made by the
+command above its table, on the class of hardware named there; `deepsup reproduce TARGET --repeat ROW` trains a recorded
+row again. Settings were chosen on validation images, the test set was read once for each run. n is the number of
+seeds, ± the deviation over them (in the theory: the standard error over its repetitions). "Not run" is what no record
+answers. Where DSN does not help, the tables say so; LOG.md discusses it.
+"""
+
+
+def keep(record: Mapping[str, Any], figure: Path | None, results: Path) -> Path:
+    """Put a record and its figure into the results folder; return the record's path."""
+    results.mkdir(parents=True, exist_ok=True)
+    path = results / f"{record['target']}-{record['preset']}.json"
+    write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
+    if figure is not None:
+        shutil.copyfile(figure, results / f"{record['target']}-{record['preset']}.png")
+    return path
+
+
+def summarise(results: Path) -> list[Path]:
+    """Write RESULTS.md beside the results folder, and the block in the README where it has one; return the paths."""
+    records = read_all(results)
+    target = results.parent / "RESULTS.md"
+    write_whole(target, results_text(records, results).encode())
+    readme = results.parent / "README.md"
+    if not readme.is_file() or BEGIN not in (text := readme.read_text(encoding="utf-8")):
+        return [target]
+    before, rest = text.split(BEGIN, 1)
+    after = rest.split(END, 1)[1]
+    write_whole(readme, f"{before}{BEGIN}\n{readme_block(records, results)}\n{END}{after}".encode())
+    return [target, readme]
+
+
+def readme_block(records: Mapping[tuple[str, str], Mapping[str, Any]], results: Path) -> str:
+    """Return what the README shows: the verdicts, and Fig. 2b where it was run."""
+    drawn = [f"fig2b-{preset}" for preset in ("paper", "cpu") if (results / f"fig2b-{preset}.png").is_file()]
+    figures = [f"\n![{TARGETS['fig2b'].title}]({results.name}/{name}.png)" for name in drawn[:1]]
+    return "\n".join([verdict_table(records, short=True), *figures])
+
+
+def read_all(results: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return every record of the folder, by target and preset, in the order of the targets."""
+    if not results.is_dir():
+        raise RunError(
+            f"{results} is no folder; expected the folder of records that deepsup reproduce --results filled"
+        )
+    found = [(name, preset) for name in NAMES for preset in ("paper", "cpu")]
+    return {
+        (name, preset): read_record(path)
+        for name, preset in found
+        if (path := results / f"{name}-{preset}.json").is_file()
+    }
+
+
+def results_text(records: Mapping[tuple[str, str], Mapping[str, Any]], results: Path) -> str:
+    """Return the whole of RESULTS.md."""
+    parts = [HEAD, "## Verdicts\n", verdict_table(records)]
+    for name in NAMES:
+        held = [record for (target, _), record in records.items() if target == name]
+        parts += [section(record, results) for record in held]
+    return "\n".join([*parts, not_run(records)]).rstrip() + "\n"
+
+
+def verdict_table(records: Mapping[tuple[str, str], Mapping[str, Any]], short: bool = False) -> str:
+    """Return the claims, one a line; ``short``: without the rules, and without what was not run."""
+    best: dict[str, Mapping[str, Any]] = {}
+    for (name, _), record in records.items():
+        best.setdefault(name, record)  # the paper's preset comes first
+    header = ["claim of the paper", "paper", "ours", "verdict"] + ([] if short else ["record", "rule"])
+    lines = []
+    for claim in CLAIMS:
+        ours, judged = verdict(claim, best)
+        if short and judged == NOT_RUN:
+            continue
+        line = [claim.what, claim.paper, ours, f"**{judged}**" if judged != NOT_RUN else judged]
+        if not short:
+            held = best.get(claim.target)
+            line += ["" if held is None else f"`{held['target']}-{held['preset']}`", claim.rule]
+        lines.append(line)
+    return table(header, lines)
+
+
+def section(record: Mapping[str, Any], results: Path) -> str:
+    """Return one target: how it was made, its rows, its tests, its figure."""
+    name = f"{record['target']}-{record['preset']}"
+    lines = [f"\n## {record['title']}\n", made(record), ""]
+    said = "verdict" if "findings" in record else "chosen"
+    header = ["", "paper", "ours", said, "minutes a run", "differs from the paper's protocol"]
+    lines.append(table(header, [told_row(row) for row in record["rows"]]))
+    if record.get("readings"):
+        read = [[row["row"], plain(row["paper"]), shown(row), row["unit"]] for row in record["readings"]]
+        lines += ["", table(["read off the runs", "paper", "ours", ""], read)]
+    if record.get("tests"):
+        lines += [
+            "",
+            table(["paired over seeds, points", "mean", "95 % interval", "p", "n"], map(told_test, record["tests"])),
+        ]
+    if record.get("missing"):
+        lines += ["", f"Not run yet, the same command goes on with them: {', '.join(record['missing'])}."]
+    for finding in record.get("findings", []):
+        more = f" {finding['correction']}" if finding.get("correction") else ""
+        lines += ["", f"**{finding['statement']}: {finding['verdict']}.** {finding['why']}{more}"]
+    if (results / f"{name}.png").is_file():
+        lines += ["", f"![{record['title']}](results/{name}.png)"]
+    return "\n".join(lines)
+
+
+def made(record: Mapping[str, Any]) -> str:
+    """Say by which command, where and how long."""
+    where = record["environment"]
+    spent = record.get("training_minutes")
+    return (
+        f"`{record['command']}`, {where['cores']} cores ({where['machine']}, {where['cpu']}), Python "
+        f"{where['python']}, torch {where['torch']}, deepsup {where['deepsup']}"
+        + ("" if spent is None else f"; {spent:g} minutes of training, the search aside")
+        + "."
+    )
+
+
+def told_row(row: Mapping[str, Any]) -> list[str]:
+    """Return the cells of one row."""
+    seconds = row.get("seconds") or []
+    time = f"{sum(seconds) / len(seconds) / 60:.1f}" if seconds else ""
+    said = row.get("verdict") or row.get("choice", "")
+    return [row["row"], plain(row["paper"]), shown(row), said, time, row.get("differs", "")]
+
+
+def told_test(test: Mapping[str, Any]) -> list[str]:
+    """Return the cells of one paired test."""
+    if test["interval"] is None:
+        return [test["test"], "" if test["mean"] is None else f"{test['mean']:+.2f}", "", "", str(test["n"])]
+    low, high = test["interval"]
+    return [test["test"], f"{test['mean']:+.2f}", f"{low:+.2f} to {high:+.2f}", f"{test['p']:.2g}", str(test["n"])]
+
+
+def shown(row: Mapping[str, Any]) -> str:
+    """Return mean, deviation and number of seeds."""
+    if row["mean"] is None:
+        return "diverged"
+    ended = [value for value in row["values"] if value is not None]
+    deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.2g}"
+    lost = f", {row['diverged']} diverged" if row.get("diverged") else ""
+    return f"{row['mean']:.4g}{deviation}" + (f" (n {len(ended)}{lost})" if "seeds" in row else "")
+
+
+def plain(value: float | None) -> str:
+    """Return a printed number, or nothing."""
+    return "" if value is None else f"{value:.4g}"
+
+
+def not_run(records: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+    """List what no record stands for: the command, and about how many hours on two cores."""
+    lines = []
+    for name in TARGETS:
+        for preset in ("cpu", "paper"):
+            if (name, preset) not in records:
+                hours = minutes(plan_of(name, preset, Path())) / 60
+                lines.append([f"`deepsup reproduce {name} --preset {preset} --jobs 2`", f"{hours:,.1f}"])
+    return "\n## Not run\n\n" + table(["command", "about hours on two cores"], lines)
+
+
+def table(header: Sequence[str], rows: Any) -> str:
+    """Return a table of Markdown."""
+    cells = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in cells)

@@ -1,0 +1,58 @@
+"""Every target by its name: what it trains, and what is read off the runs beyond their test errors."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from deepsup.errors import ConfigError, nearest
+from deepsup.paper import readings
+from deepsup.paper.fast_targets import FAST, fast, few
+from deepsup.paper.plan import Plan
+from deepsup.paper.printed import TABLES
+from deepsup.paper.study_targets import cifar_pair, course, hinges, pretraining, robustness, sizes
+from deepsup.paper.table_targets import table
+from deepsup.studies.study import Outcome
+
+Outcomes = Mapping[str, Outcome]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table, a figure or a claim of the paper."""
+
+    title: str
+    plan: Callable[[str], Plan]
+    read: Callable[[Outcomes], dict[str, Any]] = lambda _: {}
+    """Outcomes -> more of the record: ``rows``, ``tests`` and ``figure``."""
+
+
+TARGETS = {
+    "fig2b": Target("Fig. 2b: test error against the number of training digits", sizes, readings.gain_at_500),
+    "fig2a": Target("Fig. 2a: test error of the four methods over training, MNIST", course, readings.course),
+    "fig2c": Target("Fig. 2c: training and test error of CNN and DSN, MNIST", course, readings.generalisation),
+    "mnist": Target(TABLES["mnist"].title, partial(table, "mnist")),
+    "gradient-variance": Target(
+        "The variance of the first convolution's gradient, DSN over CNN, CIFAR-10", cifar_pair, readings.variances
+    ),
+    "fig3": Target("Fig. 3: feature maps of the first convolution, CIFAR-10", cifar_pair, readings.maps),
+    "robustness": Target("Error over a grid of learning rates, MNIST", robustness, readings.spread),
+    "pretraining": Target("Greedy pre-training against joint training, MNIST", pretraining),
+    "l1-l2": Target("The plain hinge (L1) against the squared one (L2), MNIST", hinges),
+    "cifar100": Target(TABLES["cifar100"].title, partial(table, "cifar100")),
+    "svhn": Target(TABLES["svhn"].title, partial(table, "svhn")),
+    "cifar10": Target(TABLES["cifar10"].title, partial(table, "cifar10")),
+    "cifar10-augmented": Target(TABLES["cifar10-augmented"].title, partial(table, "cifar10-augmented")),
+    **{name: Target(f"{TABLES[table_].title}, by the recipe {name}", partial(fast, name))
+       for name, table_ in FAST.items()},
+    "fast-few": Target("Companions on the net fast with few images, CIFAR-10", few),
+}  # fmt: skip
+"""In the order in which ``all`` runs them; ``theory`` trains nothing and comes after."""
+NAMES = (*TARGETS, "theory")
+
+
+def find_target(name: str) -> Target:
+    """Return a target that trains nets, by its name."""
+    if name not in TARGETS:
+        raise ConfigError(f"no target {name!r}; {nearest(name, (*NAMES, 'all'), most=len(NAMES) + 1)}")
+    return TARGETS[name]

@@ -1,0 +1,8 @@
+"""Records -> pictures and pages; never needs torch."""
+
+from deepsup.report.image_figure import draw_image
+from deepsup.report.method_figures import draw_methods
+from deepsup.report.record_figure import draw_record
+from deepsup.report.write import write_report
+
+__all__ = ["draw_image", "draw_methods", "draw_record", "write_report"]

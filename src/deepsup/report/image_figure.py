@@ -1,0 +1,21 @@
+"""What the layers of a run say of one image in, a picture of the image and its maps out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deepsup.report.insight_figures import draw_maps
+from deepsup.report.read import read_run
+
+
+def draw_image(run: Path, found: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Path | None:
+    """Draw into the run's ``plots/``; return the PNG's path, or nothing where the net has no maps."""
+    record = replace(read_run(run), inside=dict(found), arrays=dict(arrays))
+    drawing = draw_maps([record])
+    if drawing is None:
+        return None
+    drawing.name = f"image-{Path(found['file']).stem}"
+    return drawing.save(run / "plots")

@@ -1,0 +1,157 @@
+"""What was found inside a net in, pictures out: confusion, feature maps, filters.
+
+C channels, H height, W width, K classes.
+"""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from PIL import Image
+
+from deepsup.report.names import width
+from deepsup.report.read import RunRecord
+from deepsup.report.style import INK, Drawing
+
+KEPT = 30  # percent of activations that a feature map shows, as in the paper's Fig. 3
+TILE, GAP = 54, 6  # pixels of one small picture, and between two
+NUMBERED_CLASSES = 12  # a confusion matrix of more classes shows shades alone
+MISTAKES = "#9c2a00"
+WHITE_FROM = 0.68  # opacity of a mistake from which on white numbers are read more easily, on light and dark paper
+
+
+def draw_confusion(run: RunRecord) -> Drawing | None:
+    """Draw how often the output says each class (columns) of the images of each class (rows): right ones in grey."""
+    counts = np.array(run.inside.get("layers", {}).get("output", {}).get("confusion", []), dtype=float)
+    classes = [str(each) for each in run.inside.get("classes", [])]
+    if counts.ndim != 2 or len(classes) != len(counts):
+        return None
+    most = worst_confusion(counts, classes)
+    side = min(8.0, max(3.6, 1.6 + 0.36 * len(classes)))
+    drawing = Drawing("confusion", f"Confusion matrix of {run.name}, {len(classes)} classes. {most}", (side, side))
+    with drawing as axes:
+        shades = confusion_shades(counts)
+        axes.imshow(shades, interpolation="nearest")
+        if len(classes) <= NUMBERED_CLASSES:
+            for (row, column), count in np.ndenumerate(counts):
+                colour = "white" if row != column and shades[row, column, 3] > WHITE_FROM else INK
+                weight = "bold" if row == column else "normal"
+                said = f"{count:g}" if count else ""
+                axes.text(column, row, said, ha="center", va="center", color=colour, fontsize=8, fontweight=weight)
+        every = max(1, len(classes) // 25)
+        names, places = classes[::every], range(0, len(classes), every)
+        drawing.name_ticks(axes.yaxis, places, names)
+        drawing.name_ticks(axes.xaxis, places, names, turned=max(map(width, names)) > 2)
+        axes.set_xlabel("what the net says")
+        axes.set_ylabel("what it is")
+    return drawing
+
+
+def confusion_shades(counts: np.ndarray) -> np.ndarray:
+    """Turn counts [K,K] into colours [K,K,4]: mistakes red, as opaque as their share of the class, the diagonal grey.
+
+    The worst mistake is fully opaque, whatever the diagonal holds; where there is none, the paper shows.
+    """
+    rows = counts.sum(1, keepdims=True)
+    share = np.divide(counts, rows, out=np.zeros_like(counts), where=rows > 0)  # a class may have no test image
+    right = np.eye(len(counts), dtype=bool)
+    share[right] = 0
+    shades = np.zeros((*counts.shape, 4))
+    shades[..., :3], shades[right, :3] = mpl.colors.to_rgb(MISTAKES), mpl.colors.to_rgb("#888888")
+    shades[..., 3] = np.where(share > 0, 0.12 + 0.88 * share / (share.max() or 1), 0)
+    shades[right, 3] = 0.3
+    return shades
+
+
+def worst_confusion(counts: np.ndarray, classes: Sequence[str]) -> str:
+    """Say which two classes are mixed up most."""
+    off = counts - np.diag(np.diag(counts))
+    if not off.any():
+        return "No image gets a wrong label."
+    row, column = np.unravel_index(off.argmax(), off.shape)
+    return f"Most often mixed up: {int(off[row, column])} images of {classes[row]} taken for {classes[column]}."
+
+
+def draw_maps(runs: Sequence[RunRecord]) -> Drawing | None:
+    """Draw one image of each class and what of it the layer lets through: the top 30 % of activations, nets beside."""
+    held = [run for run in runs if "merged" in run.arrays and "images" in run.arrays]
+    if not held:
+        return None
+    layer, labels = held[0].inside["maps"]["layer"], held[0].inside["maps"]["labels"]
+    images, channels = held[0].arrays["images"], 3 if len(held) > 1 else 6
+    rows = [("image", [coloured(as_picture(image), "gray") for image in images])]
+    for run in held:
+        rows.append((f"{run.label}, all", [coloured(picture) for picture in run.arrays["merged"]]))
+        for place, channel in enumerate(run.inside["maps"]["channels"][:channels]):
+            rows.append((f"map {channel}", [coloured(maps[place]) for maps in run.arrays["maps"]]))
+    nets = " beside ".join(run.label for run in held)
+    alt = f"Feature maps of {layer}, {nets}: one image of each of {len(images)} classes, its top {KEPT} % activations."
+    drawing = Drawing("feature-maps", alt, (0.42 * len(images) + 1.9, 0.42 * len(rows) + 0.5))
+    with drawing as axes:
+        show_grid(axes, [pictures for _, pictures in rows])
+        middles = [(TILE + GAP) * (place + 0.5) for place in range(max(len(rows), len(images)))]
+        drawing.name_ticks(axes.yaxis, middles[: len(rows)], [name for name, _ in rows], limit=24, fontsize=9)
+        names = [str(each) for each in labels]
+        axes.xaxis.tick_top()
+        turned = max(map(width, names)) > 5
+        drawing.name_ticks(axes.xaxis, middles[: len(images)], names, limit=12, turned=turned, fontsize=9)
+    return drawing
+
+
+def draw_filters(run: RunRecord) -> Drawing | None:
+    """Draw the filters of the first convolution."""
+    if "filters" not in run.arrays:
+        return None
+    filters = run.arrays["filters"]
+    height, width = filters.shape[2:]
+    alt = f"The {len(filters)} filters of the first convolution of {run.name}, {height} by {width}."
+    pictures = [coloured(as_picture(stretched(each)), "gray") for each in filters]
+    rows = [pictures[start : start + 10] for start in range(0, len(pictures), 10)]
+    drawing = Drawing("filters", alt, (0.55 * len(rows[0]) + 0.1, 0.55 * len(rows) + 0.1))
+    with drawing as axes:
+        show_grid(axes, rows)
+        axes.set_axis_off()
+    return drawing
+
+
+def show_grid(axes: Any, rows: Sequence[Sequence[np.ndarray]]) -> None:
+    """Show pictures [H,W,4] in rows as one image, each stretched to the same square, with clear gaps."""
+    side = TILE + GAP
+    sheet = np.zeros((len(rows) * side, len(rows[0]) * side, 4), np.uint8)
+    for top, row in enumerate(rows):
+        for left, picture in enumerate(row):
+            down, across = (np.arange(TILE) * size // TILE for size in picture.shape[:2])
+            sheet[top * side : top * side + TILE, left * side : left * side + TILE] = picture[down][:, across]
+    axes.imshow(sheet, interpolation="nearest")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def coloured(picture: np.ndarray, shades: str = "cividis") -> np.ndarray:
+    """Turn a picture [H,W], from its lowest value to its highest, or [H,W,3] as it is, into [H,W,4] of uint8."""
+    if picture.ndim == 3:
+        return np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
+    colours: np.ndarray = mpl.colormaps[shades](stretched(picture.astype(np.float32)), bytes=True)
+    return colours
+
+
+def stretched(values: np.ndarray) -> np.ndarray:
+    """Return values as uint8 from black, the lowest, to white, the highest."""
+    low, high = float(values.min()), float(values.max())
+    stretch: np.ndarray = (255 * (values - low) / (high - low or 1)).astype(np.uint8)
+    return stretch
+
+
+def as_picture(image: np.ndarray) -> np.ndarray:
+    """Turn an image [C,H,W] into [H,W] or [H,W,3]; of more or fewer channels than a picture has, the first."""
+    return np.moveaxis(image[:3], 0, -1) if len(image) >= 3 else image[0]
+
+
+def picture_uri(image: np.ndarray) -> str:
+    """Return an image [C,H,W] of uint8 as a PNG inside an address."""
+    out = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(as_picture(image))).save(out, "PNG")
+    return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()

@@ -1,0 +1,95 @@
+"""Sections of text, tables, figures and small pictures in, one self-contained HTML page out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from deepsup.report.style import Drawing
+
+
+@dataclass
+class PageTable:
+    """A header and rows of cells; the first column names the row."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass
+class Shown:
+    """A drawing with the sentence under it."""
+
+    drawing: Drawing
+    caption: str
+
+    @property
+    def svg(self) -> Markup:
+        """The SVG, which matplotlib has escaped."""
+        return Markup(self.drawing.svg())
+
+
+@dataclass
+class Picture:
+    """A small image with words under it."""
+
+    uri: str
+    alt: str
+    lines: Sequence[str]
+
+
+@dataclass
+class Section:
+    """A part of the page under one title."""
+
+    title: str
+    text: str = ""
+    cards: list[tuple[str, str]] = field(default_factory=list)
+    tables: list[PageTable] = field(default_factory=list)
+    figures: list[Shown] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    commands: list[tuple[str, str]] = field(default_factory=list)
+    """Why, and what to type."""
+    folded: bool = False
+
+    def show(self, drawing: Drawing | None, caption: str) -> None:
+        """Add a drawing, where there was something to draw."""
+        if drawing is not None:
+            self.figures.append(Shown(drawing, caption))
+
+    def set_apart(self, name: str) -> None:
+        """Name what the section is about, where a page is about several."""
+        self.title = f"{name}: {self.title[0].lower()}{self.title[1:]}"
+        for figure in self.figures:
+            figure.drawing.name = f"{name.replace('/', '-')}-{figure.drawing.name}"
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to read in it."""
+        return not (self.text or self.cards or self.tables or self.figures or self.pictures or self.commands)
+
+
+def render(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
+    """Return the page; every text in it is escaped.
+
+    lead: what was done and what came out, one paragraph each.
+    """
+    environment = Environment(
+        loader=PackageLoader("deepsup.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    shown = [section for section in sections if not section.empty]
+    for section, prefix in ((section, f"s{index}") for index, section in enumerate(shown)):
+        for place, figure in enumerate(section.figures):
+            figure.drawing.salt = f"{prefix}f{place}"
+    return environment.get_template("page.html.j2").render(title=title, lead=lead, sections=shown)
+
+
+def save_drawings(sections: Sequence[Section], folder: Path) -> None:
+    """Write every figure of the sections as PNG and SVG."""
+    for section in sections:
+        for figure in section.figures:
+            figure.drawing.save(folder)

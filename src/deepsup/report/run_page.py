@@ -1,0 +1,227 @@
+"""The records of one run, or of several, in; the sections of the page about them out."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from deepsup.report import insight_figures as knowledge
+from deepsup.report import layer_figures as layers
+from deepsup.report import training_figures as training
+from deepsup.report.labels import NONE, shown
+from deepsup.report.page import PageTable, Picture, Section
+from deepsup.report.read import RunRecord
+from deepsup.report.style import number
+
+PROBES = (
+    "How well can the class be read off each layer? A linear probe answers that: a linear classifier fitted on the "
+    "layer's output, while the trained net stays as it is. The companions, which were trained together with the net, "
+    "give answers of their own."
+)
+BY_LAYER = "Test error of a linear probe on each layer, and of the output. Lower is better."
+FIRST_RIGHT = "The layer from which on all layers and the output say the right class."
+GRADIENTS = "The variance, over a layer's weights, of the gradient at one step, averaged over the steps recorded."
+RATIO = "The paper reports 4.55 for the first convolution."
+MAPS = "One image per class. Of each image's activations only the top 30 % are shown, as in the paper's Fig. 3."
+CONFUSION = (
+    "Test images: rows are what they are, columns what the net says. Grey is right. Red is wrong: the stronger the "
+    "colour, the larger the share of that class."
+)
+INSPECT = "Not recorded in this run; deepsup inspect finds it."
+
+
+def run_title(run: RunRecord) -> str:
+    """Return what the page is about."""
+    return f"{run.method}: {run.config.get('network', 'a net')} on {data_name(run)}"
+
+
+def run_lead(run: RunRecord) -> str:
+    """Say in two sentences what was trained on how many images, and what came out."""
+    result = run.result or {}
+    taps = list(result.get("companions") or ((run.metrics or [{}])[-1].get("companion_errors") or {}))
+    kind = (
+        f"with companions at {', '.join(taps)}" if taps else "with companions" if run.supervised else "as a plain net"
+    )
+    images = f"{result['train_images']:,} training images" if result.get("train_images") else "the training images"
+    seed = f", seed {run.config['seed']}" if "seed" in run.config else ""
+    return (
+        f"The network {run.config.get('network', '?')} was trained {kind} on {images} of {data_name(run)} for "
+        f"{len(run.metrics)} epochs{seed}. {run_outcome(run)}"
+    )
+
+
+def run_outcome(run: RunRecord) -> str:
+    """Say the test error, on how many images, and of which layers."""
+    result = run.result or {}
+    if not math.isfinite(number(result.get("error"))):
+        return "It has no test error yet."
+    images = f"{result['test_images']:,} test images" if result.get("test_images") else "the test images"
+    hidden = ", ".join(f"{percent(error)} at {tap}" for tap, error in (result.get("companions") or {}).items())
+    own = f"; its companions' own errors are {hidden}" if hidden else ""
+    return f"It is wrong on {percent(result['error'])} of {images}{own}."
+
+
+def several_lead(runs: Sequence[RunRecord]) -> str:
+    """Say in two sentences which runs are beside each other and what came out."""
+    errors = ", ".join(f"{percent((run.result or {}).get('error'))} ({run.label})" for run in runs)
+    return (
+        f"{len(runs)} runs are shown side by side; their test errors are {errors}. Single runs do not show whether a "
+        f"difference is more than chance: deepsup compare trains several seeds and gives the interval."
+    )
+
+
+def data_name(run: RunRecord) -> str:
+    """Return the name of the data set, or of the folder."""
+    return Path(str(run.config.get("data", "?"))).name or "?"
+
+
+def run_sections(run: RunRecord, several: bool) -> list[Section]:
+    """Return everything known of one run."""
+    parts = [summary(run), knows(run), course(run), mistakes(run), maps(run), settings(run)]
+    for part in parts:
+        if several:
+            part.set_apart(run.name)
+    return parts
+
+
+def summary(run: RunRecord) -> Section:
+    """Return the run in a few numbers."""
+    result, last = run.result or {}, run.metrics[-1] if run.metrics else {}
+    planned = run.config.get("epochs", "?") if not run.config.get("phases") else "?"
+    state = "finished" if run.result is not None else f"running or stopped, epoch {len(run.metrics)} of {planned}"
+    cards = [
+        ("test error", percent(result.get("error"))),
+        ("training error, last epoch", percent(last.get("error"))),
+        ("method", run.method),
+        ("network", str(run.config.get("network", "?"))),
+        ("data", data_name(run)),
+        ("epochs", str(result.get("epochs", len(run.metrics)))),
+        ("seconds", plain(result.get("seconds"))),
+        ("state", state),
+    ]
+    broken = [str(record.get("epoch")) for record in run.metrics if math.isnan(number(record.get("loss")))]
+    text = (
+        f"Training diverged: the loss is not a number in epoch {', '.join(broken[:5])}. Lower lr or alpha."
+        if broken
+        else ""
+    )
+    return Section("Summary", text, cards=cards)
+
+
+def knows(run: RunRecord) -> Section:
+    """Return what each layer knows: errors, confidence, where images are first right."""
+    section = Section("What each layer knows", PROBES if run.inside else INSPECT, tables=[layer_table(run)])
+    section.show(layers.draw_layers({run.label: [run]}), BY_LAYER)
+    section.show(layers.draw_agreement([run]), FIRST_RIGHT)
+    return section
+
+
+def layer_table(run: RunRecord) -> PageTable:
+    """Return a row for every layer: its errors and confidences."""
+    last = run.metrics[-1] if run.metrics else {}
+    result, inside = run.result or {}, run.inside.get("layers", {})
+    trained = {**(last.get("companion_errors") or {}), "output": last.get("error")}
+    tested = {**(result.get("companions") or {}), "output": result.get("error")}
+    rows = [
+        [
+            name, "output" if name == "output" else "companion", percent(tested.get(name)), percent(trained.get(name)),
+            plain(inside.get(name, {}).get("confidence_right")), plain(inside.get(name, {}).get("confidence_wrong")),
+        ]
+        for name in tested | trained
+    ]  # fmt: skip
+    for name, probe in run.inside.get("probes", {}).items():
+        confidences = [plain(probe.get(f"confidence_{which}")) for which in ("right", "wrong")]
+        rows.append(
+            [name, "linear probe", percent(probe.get("error")), percent(probe.get("train_error")), *confidences]
+        )
+    header = ["layer", "judged by", "test error", "training error", "confidence, right", "confidence, wrong"]
+    return PageTable(header, rows)
+
+
+def course(run: RunRecord) -> Section:
+    """Return the figures of the training."""
+    section = Section("Training")
+    section.show(training.draw_layer_errors(run), "Error of every layer over the epochs, in training (with dropout).")
+    section.show(training.draw_losses(run), "The objective, and its parts before they are weighted by alpha.")
+    section.show(
+        training.draw_activity(run),
+        "The fraction of steps at which a companion's loss was above gamma, so that it took part.",
+    )
+    section.show(training.draw_gradients(run), GRADIENTS)
+    if not run.metrics:
+        section.text = "No epoch has ended yet."
+    return section
+
+
+def mistakes(run: RunRecord) -> Section:
+    """Return the confusion matrix and the images that the net gets wrong and is surest of."""
+    section = Section("Mistakes")
+    section.show(knowledge.draw_confusion(run), CONFUSION)
+    absent = run.inside.get("absent", [])
+    if absent:
+        section.text = f"No test image of: {', '.join(map(str, absent))}."
+    images = run.arrays.get("mistakes", ())
+    for each, image in zip(run.inside.get("mistakes", []), images, strict=False):
+        said = [f"{each['label']} taken for {each['said']}", f"confidence {plain(each['confidence'])}"]
+        hidden = [f"{layer}: {label}" for layer, label in each.get("layers", {}).items()]
+        alt = f"Test image {each['index']}, {said[0]}"
+        section.pictures.append(Picture(knowledge.picture_uri(image), alt, [*said, *hidden]))
+    return section
+
+
+def maps(run: RunRecord) -> Section:
+    """Return feature maps and filters."""
+    section = Section("What the first layers see")
+    section.show(knowledge.draw_maps([run]), MAPS)
+    section.show(knowledge.draw_filters(run), "Filters of the first convolution.")
+    return section
+
+
+def settings(run: RunRecord) -> Section:
+    """Return the config and the environment, folded away."""
+    knobs = [[key, shown(value)] for key, value in run.config.items()]
+    where = [[key, shown(value)] for key, value in run.environment.items()]
+    return Section(
+        "Settings",
+        tables=[PageTable(["setting", "value"], knobs), PageTable(["environment", ""], where)],
+        folded=True,
+    )
+
+
+def side_by_side(runs: Sequence[RunRecord]) -> list[Section]:
+    """Return several runs beside each other: numbers, where their configs differ, and their layers."""
+    head = ["", *(run.label for run in runs)]
+    rows: list[list[Any]] = [["run", *(run.name for run in runs)], ["method", *(run.method for run in runs)]]
+    rows.append(["test error", *(percent((run.result or {}).get("error")) for run in runs)])
+    taps = list(dict.fromkeys(tap for run in runs for tap in (run.result or {}).get("companions") or {}))
+    for tap in taps:
+        errors = [((run.result or {}).get("companions") or {}).get(tap) for run in runs]
+        rows.append([f"test error, companion {tap}", *map(percent, errors)])
+    rows.append(["epochs", *(str(len(run.metrics)) for run in runs)])
+    keys = list(dict.fromkeys(key for run in runs for key in run.config))
+    other = [key for key in keys if len({shown(run.config.get(key)) for run in runs}) > 1]
+    differ = [[key, *(shown(run.config.get(key)) for run in runs)] for key in other]
+    section = Section("Side by side", tables=[PageTable(head, rows)])
+    if differ:
+        section.tables.append(PageTable(["setting", *head[1:]], differ))
+    section.show(layers.draw_layers({run.label: [run] for run in runs}), BY_LAYER)
+    section.show(layers.draw_agreement(runs), FIRST_RIGHT)
+    section.show(gradient_ratio(runs), f"{GRADIENTS} {RATIO}")
+    section.show(knowledge.draw_maps(runs), MAPS)
+    return [section]
+
+
+def gradient_ratio(runs: Sequence[RunRecord]) -> Any:
+    """Draw the gradient variance of the nets with companions over those without, where there are both."""
+    ours, theirs = ([run for run in runs if run.supervised is kind] for kind in (True, False))
+    return training.draw_gradient_ratio(ours, theirs) if ours and theirs else None
+
+
+def percent(value: Any) -> str:
+    """Say a percentage, or that there is none."""
+    return f"{value:.2f} %" if math.isfinite(number(value)) else NONE
+
+
+def plain(value: Any) -> str:
+    """Say a number, or that there is none."""
+    return f"{value:.3g}" if math.isfinite(number(value)) else NONE

@@ -1,0 +1,193 @@
+"""A drawing in, the same look out everywhere: SVG that takes the page's own ink, or PNG and SVG files for print."""
+
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from deepsup.report.names import FONTS, drawable_name, has_glyphs, shorten
+
+# Okabe and Ito's colours, told apart by colour-blind readers too, without those too pale on white or black
+CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHES = ("-", "--", "-.", ":")
+# inches: narrow enough that ten points stay readable on a screen of 400 pixels
+WIDTH = 4.8
+# for print; on a page the text's colour, the paper's, and the blue that is read best on it take their place
+INK, PAPER = "#2b2f36", "#fefefe"
+# what colour and filling mean in every figure: blue and filled is a net with companions, grey and hollow a plain one
+SUPERVISED, PLAIN = "#0072b2", "#7a828e"
+XML = '<?xml version="1.0" encoding="utf-8"?>\n'
+
+_LOOK: Any = {
+    "font.family": FONTS,
+    "font.size": 10,
+    "text.parse_math": False,  # a class may be called "$"
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+}
+
+
+class Drawing:
+    """One figure with its alternative text: ``with Drawing("name", "what it shows") as axes: ...``."""
+
+    def __init__(self, name: str, alt: str, size: tuple[float, float] = (WIDTH, 3.0), axes: tuple[int, int] = (1, 1)):
+        self.name, self.alt, self.size = name, alt, size
+        self.salt = name  # what keeps the ids of two figures on one page apart
+        self._names: dict[str, tuple[str, str]] = {}  # id of a text -> what a browser shows, and its tooltip
+        with mpl.rc_context(_LOOK):
+            self.figure = Figure(figsize=size, layout="constrained")
+            self._axes = self.figure.subplots(*axes)
+
+    def __enter__(self) -> Any:
+        self._context = mpl.rc_context(_LOOK)
+        self._context.__enter__()
+        return self._axes
+
+    def __exit__(self, *error: Any) -> None:
+        for text in self.figure.findobj(Text):
+            assert isinstance(text, Text)
+            if text.get_gid() is None and not has_glyphs(text.get_text()):
+                self._name(text, text.get_text(), limit=80)
+        self._context.__exit__(*error)
+
+    def name_ticks(
+        self, axis: Axis, places: Sequence[float], names: Sequence[str], limit: int = 14, turned: bool = False,
+        **style: Any,
+    ) -> None:  # fmt: skip
+        """Write names at an axis: long ones are cut in the middle, and a tooltip shows them whole."""
+        if turned:  # held at the end next to the axis: the SVG's name may be shorter than the one that is laid out
+            above = axis.get_tick_params().get("labeltop", False)
+            style |= {"rotation": 90, "rotation_mode": "anchor", "ha": "left" if above else "right", "va": "center"}
+        axis.set_ticks(places, [drawable_name(name, limit) for name in names], **style)
+        for text, name in zip(axis.get_ticklabels(), names, strict=True):
+            self._name(text, name, limit)
+
+    def _name(self, text: Text, name: str, limit: int) -> None:
+        """Draw a name in what letters there are; the SVG leaves the others to the browser."""
+        drawn, shown = drawable_name(name, limit), shorten(name, limit)
+        if drawn != name:
+            text.set_text(drawn)
+            text.set_gid(f"name{len(self._names)}")
+            self._names[f"name{len(self._names)}"] = (shown, name)
+
+    def svg(self) -> str:
+        """Return the SVG element for a page: no background, the page's own colours, ids of its own."""
+        # ids repeat from one figure to the next, but for those that something refers to
+        text = re.sub(r' id="(?:figure|axes|patch|line2d|text|matplotlib|xtick|ytick|legend)[^"]*"', "", self._drawn)
+        for colour, own in ((INK, "currentColor"), (PAPER, "var(--paper)"), (SUPERVISED, "var(--accent)")):
+            text = text.replace(colour, own)
+        return text
+
+    def save(self, folder: Path) -> Path:
+        """Write ``name.png`` and ``name.svg`` into ``folder``, on white; return the PNG's path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        head, end, rest = self._drawn.partition(">")
+        white = '<rect width="100%" height="100%" fill="white"/>'
+        (folder / f"{self.name}.svg").write_text(f"{XML}{head}{end}{white}{rest}", encoding="utf-8")
+        return self.save_png(folder / f"{self.name}.png")
+
+    def save_png(self, path: Path) -> Path:
+        """Write the PNG alone, on white; return its path."""
+        with mpl.rc_context(_LOOK):
+            self.figure.savefig(path, dpi=150, facecolor="white")
+        return path
+
+    @cached_property
+    def _drawn(self) -> str:
+        """The SVG element as it is drawn, without a background."""
+        out = io.StringIO()
+        with mpl.rc_context({**_LOOK, "svg.hashsalt": self.salt}):
+            self.figure.draw_without_rendering()
+            self.figure.set_layout_engine("none")  # laid out once, for SVG and PNG alike
+            self.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        drawn = out.getvalue()
+        drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
+        return re.sub(r'<g id="(name\d+)">(\s*<text[^>]*>).*?</text>', self._named, drawn, flags=re.DOTALL)
+
+    def _named(self, found: re.Match[str]) -> str:
+        """Return a text of the SVG with the name itself in it, and a tooltip."""
+        shown, whole = self._names[found[1]]
+        return f"<g><title>{escape(whole)}</title>{found[2]}{escape(shown)}</text>"
+
+
+def tidy(axes: Axes, xlabel: str, ylabel: str) -> None:
+    """Label the axes, and leave only the lines that help reading."""
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+    axes.grid(axis="y", color="#888888", alpha=0.25)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def look(index: int, supervised: bool = True) -> dict[str, Any]:
+    """Return colour, marker and dashes of the line ``index``: told apart in grey and by colour-blind readers too."""
+    colour = CYCLE[index % len(CYCLE)]
+    return {
+        "color": colour,
+        "marker": MARKERS[index % len(MARKERS)],
+        "markerfacecolor": colour if supervised else PAPER,
+        "linestyle": DASHES[index % len(DASHES)],
+        "markersize": 4,
+        "linewidth": 1.7,
+    }
+
+
+def mark(method: str) -> dict[str, Any]:
+    """Return the look of one of the four methods: colour and filling say companions or none, shape and dashes the loss.
+
+    >>> mark("CNN-SVM")["markerfacecolor"] == PAPER
+    True
+    """
+    supervised, svm = method.startswith("DSN"), method.endswith("SVM")
+    colour = SUPERVISED if supervised else PLAIN
+    return {
+        "color": colour,
+        "marker": "s" if svm else "o",
+        "markerfacecolor": colour if supervised else PAPER,
+        "linestyle": "--" if svm else "-",
+        "markersize": 5,
+        "linewidth": 1.7,
+    }
+
+
+def number(value: Any) -> float:
+    """Return a recorded value as a number to draw; nothing, or what is no number, is a gap.
+
+    >>> number(3), number(None)
+    (3.0, nan)
+    """
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else math.nan
+
+
+def series(records: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    """Return one value an epoch."""
+    return [number(record.get(key)) for record in records]
+
+
+def series_by_layer(records: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[float]]:
+    """Return layer -> one value an epoch, for a key that holds one a layer."""
+    held = [record.get(key) or {} for record in records]
+    layers = list(dict.fromkeys(layer for each in held for layer in each))
+    return {layer: [number(each.get(layer)) for each in held] for layer in layers}
+
+
+def drawable(values: Sequence[float]) -> bool:
+    """Whether there is at least one number to draw."""
+    return any(math.isfinite(value) for value in values)

@@ -1,0 +1,153 @@
+"""What a run leaves behind: a folder with its config, environment, metrics, checkpoints and model. Needs no torch.
+
+config.yaml         every knob, resolved
+environment.json    versions, threads, hardware class
+split.json          images of the user's own only: which of them are trained, validated and tested on
+metrics.jsonl       one JSON object per epoch
+result.json         written at the very end: test error, companions' errors, epochs, seconds
+inside.json, .npz   what the layers know of the test images: confusion, mistakes; after inspect also probes and maps
+diverged.json       how training failed, until the run is gone on with; changes.json: with which lr or alpha it then was
+checkpoints/        what --resume goes on from
+model.safetensors   the trained net with all that predicting needs
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepsup.config import Config, read_yaml
+from deepsup.errors import RunError
+from deepsup.files import disk_errors_named, write_whole
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of a run folder, read when they are asked for. ``deepsup.Run`` can load the trained net too."""
+
+    folder: Path
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        object.__setattr__(self, "folder", Path(folder))
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.folder.resolve().name
+
+    @property
+    def config(self) -> Config:
+        """Every knob of the run."""
+        if not (self.folder / "config.yaml").is_file():
+            raise RunError(f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made")
+        path = self.folder / "config.yaml"
+        return Config.recorded(read_yaml(path), str(path))
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder holds a run, or what is left of one."""
+        return (self.folder / "config.yaml").is_file() or any(self.checkpoints.glob("step-*.pt"))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has come to its end."""
+        return (self.folder / "result.json").is_file() and self.model.is_file()
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions, threads and hardware class."""
+        return self._read("environment.json")
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The end of the run: ``error`` and ``companions`` in percent of the test set, ``epochs``, ``seconds``."""
+        if not self.finished:
+            raise RunError(f"{self.folder} has no result yet; it was stopped or is still going: continue with --resume")
+        return self._read("result.json")
+
+    @property
+    def split(self) -> dict[str, Any] | None:
+        """Which images of the user's own the run trains and tests on; nothing for data sets known by name."""
+        return self._read("split.json") if (self.folder / "split.json").is_file() else None
+
+    @property
+    def diverged(self) -> dict[str, Any] | None:
+        """How training failed and with which config, where it has diverged and was not gone on with."""
+        return self._read("diverged.json") if (self.folder / "diverged.json").is_file() else None
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """What was changed after each divergence, from which epoch and step on."""
+        if not (self.folder / "changes.json").is_file():
+            return []
+        changes: list[dict[str, Any]] = self._read("changes.json")["changes"]
+        return changes
+
+    @property
+    def inside(self) -> dict[str, Any]:
+        """What its layers know, docs/inside.md; empty for a run that is not finished or of an older version."""
+        return self._read("inside.json") if (self.folder / "inside.json").is_file() else {}
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One record an epoch, in order; a line that is damaged, as a crash can leave one, is left out."""
+        path = self.folder / "metrics.jsonl"
+        if not path.is_file():
+            return []
+        records = []
+        for line in path.read_bytes().splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict) and "epoch" in record:
+                records.append(record)
+        return records
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.folder / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """The trained net."""
+        return self.folder / "model.safetensors"
+
+    def create(self, config: Config, environment: dict[str, Any]) -> None:
+        """Make the folder with its config and environment."""
+        with disk_errors_named(self.folder):
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.write_json("environment.json", environment)
+        write_whole(self.folder / "config.yaml", config.to_yaml().encode())
+
+    def forget_divergence(self) -> None:
+        """Let the run count as sound: it is gone on with."""
+        (self.folder / "diverged.json").unlink(missing_ok=True)
+
+    def write_json(self, name: str, value: dict[str, Any]) -> None:
+        """Write one JSON file whole."""
+        write_whole(self.folder / name, (json.dumps(value, indent=2) + "\n").encode())
+
+    def add_metrics(self, record: dict[str, Any]) -> None:
+        """Add the record of one epoch."""
+        path = self.folder / "metrics.jsonl"
+        with disk_errors_named(path), path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def keep_metrics(self, epochs: int) -> None:
+        """Drop the records from epoch ``epochs`` on: a resumed run writes them again."""
+        kept = [record for record in self.metrics if record["epoch"] < epochs]
+        write_whole(self.folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            held: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read {self.folder / name}: {error}; expected a folder that deepsup made") from error
+        return held

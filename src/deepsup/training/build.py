@@ -1,0 +1,201 @@
+"""A config -> what a training is made of: network, supervised net, batches, objective, optimizer. All builders.
+
+C channels, H height, W width.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from deepsup.config import Config
+from deepsup.data import Dataset
+from deepsup.errors import ConfigError, DeepsupError, TrainingError, nearest
+from deepsup.networks import Network, create_network
+from deepsup.networks.own_network import own_network
+from deepsup.objective import Objective
+from deepsup.preprocess import AUGMENTATIONS, Normalizer, to_tensor
+from deepsup.supervision import Companion, DeeplySupervised, supervise
+from deepsup.training.batches import Batches, scaled
+from deepsup.training.distributed import Processes
+from deepsup.training.muon import Muon
+
+
+def build_net(config: Config, classes: int, shape: Sequence[int]) -> DeeplySupervised:
+    """Return the supervised net for images [C,H,W]; what is random in it comes from torch's own generator."""
+    network = build_network(config, classes, shape).to(device_of(config))
+    example = torch.zeros(2, *shape, device=device_of(config))
+    companion = Companion(
+        pool=int(config.pool) if config.pool.isdigit() else config.pool,  # type: ignore[arg-type] # it checks itself
+        hidden=config.hidden,
+        length=config.companion_length or None,
+        init=config.companion_init,  # type: ignore[arg-type]
+    )
+    net = supervise(network, at=taps_of(config, network), num_classes=classes, example=example, companion=companion)
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs do not know it
+    check_sides(config, net, example)
+    return net
+
+
+@torch.no_grad()
+def check_sides(config: Config, net: DeeplySupervised, example: Tensor) -> None:
+    """Refuse images of changing size where the net, or a companion on its flattened maps, takes one size only."""
+    training = net.training
+    for side in config.sides:
+        try:
+            net.eval()(scaled(example, side))
+        except (DeepsupError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:150]
+            raise ConfigError(
+                f"sides={config.sides}, but {config.network} with companions of pool={config.pool} takes no images of "
+                f"{side} ({reason}); expected a net that ends in a global pooling, such as fast, and --pool avg"
+            ) from error
+    net.train(training)
+
+
+def build_network(config: Config, classes: int, shape: Sequence[int]) -> nn.Module:
+    """Return a registered network, or what the user's own factory gives."""
+    channels, height, width = shape
+    if ":" in config.network:
+        return own_network(config, classes)
+    if height != width:
+        side = max(height, width)
+        remedy = f"save the arrays as {side}x{side}" if config.data.endswith(".npz") else f"give --image-size {side}"
+        raise ConfigError(
+            f"images of {height}x{width} for {config.network}, which takes square ones; {remedy}, or bring a network "
+            f"of your own: --network package.module:factory"
+        )
+    return create_network(
+        config.network, num_classes=classes, in_channels=channels, image_size=height, **config.network_options
+    )
+
+
+def taps_of(config: Config, network: nn.Module) -> str | list[str]:
+    """Return the layers to tap: named ones, the network's own, those that "auto" finds, or none."""
+    if config.taps in (("none",), ()):
+        return []
+    if config.taps == ("network",):
+        return list(network.taps) if isinstance(network, Network) else "auto"
+    return "auto" if config.taps == ("auto",) else list(config.taps)
+
+
+def device_of(config: Config) -> torch.device:
+    """Return the device, if it is there."""
+    try:
+        device = torch.device(config.device)
+    except RuntimeError as error:
+        raise ConfigError(f"device={config.device!r}; expected cpu, cuda or cuda:N") from error
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device={config.device!r}; expected cpu, cuda or cuda:N")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise TrainingError(f"device={config.device}, but torch finds no CUDA here; use --device cpu")
+    if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))  # torchrun: a GPU for each process
+        torch.cuda.set_device(device)
+    return device
+
+
+def build_batches(config: Config, data: Dataset, normalize: Normalizer, processes: Processes) -> Batches:
+    """Return the batches of the training part, normalised beforehand where that is slow."""
+    if config.augment not in AUGMENTATIONS:
+        raise ConfigError(f"augment={config.augment!r}; {nearest(config.augment, AUGMENTATIONS)}")
+    images: Tensor = to_tensor(data.train.images)
+    beforehand = any(step.name in ("zca", "lcn") for step in normalize.steps) and images.numel() * 4 < 2**32
+    return Batches(
+        normalize.apply_all(data.train.images) if beforehand else images,
+        torch.from_numpy(data.train.labels),
+        config.batch_size,
+        seed=config.seed,
+        shuffle=config.shuffle,
+        normalize=None if beforehand else normalize,
+        augment=AUGMENTATIONS[config.augment],
+        side=config.side,
+        rank=processes.rank,
+        world=processes.world,
+    )
+
+
+def build_objective(config: Config, net: DeeplySupervised, only: str | None = None) -> Objective:
+    """Return the objective of a config; with ``only``, that of a phase that trains one companion and what is below."""
+    if only is not None and only not in net.taps:
+        raise TrainingError(f"a phase trains only {only!r}; {nearest(only, net.taps)}")
+    many = len(net.taps) > 0
+    return Objective(
+        net,
+        smoothed(config.loss, config.label_smoothing),
+        companion_loss=smoothed(config.companion_loss or config.loss, config.label_smoothing),
+        alpha=1.0 if only is not None else one_or_each(config.alpha) if many else 0.0,
+        gamma=one_or_each(config.gamma) if many else 0.0,
+        balance=config.balance,
+        schedule="constant" if only is not None else config.schedule,
+        norms=config.norms,
+        average=config.average and only is None,
+    )
+
+
+def smoothed(loss: str, smoothing: float) -> str | Callable[[Tensor, Tensor], Tensor]:
+    """Return a loss; softmax with smoothed labels where asked for."""
+    if loss != "softmax" or not smoothing:
+        return loss
+    return partial(functional.cross_entropy, reduction="none", label_smoothing=smoothing)
+
+
+def one_or_each(values: tuple[float, ...]) -> float | tuple[float, ...]:
+    """Return the one value for all companions, or one for each."""
+    return values[0] if len(values) == 1 else values
+
+
+class Group(NamedTuple):
+    """What a parameter shares with others: its multiple of the learning rate, and how it is trained."""
+
+    rate: float
+    weight_decay: float
+    head: bool = False
+    """Whether it is a companion's."""
+    orthogonal: bool = False
+    """Whether Muon turns its steps."""
+
+
+def build_optimizer(config: Config, net: DeeplySupervised) -> torch.optim.SGD:
+    """Return SGD, or Muon beside it, over all parameters that are learned; its groups have the fields of Group."""
+    groups: dict[Group, list[nn.Parameter]] = {}
+    for name, parameter in net.named_parameters():
+        if parameter.requires_grad:
+            groups.setdefault(group_of(config, net, name, parameter), []).append(parameter)
+    if config.optimizer == "muon":
+        check_muon(net.trunk, any(group.orthogonal for group in groups))
+    settings: list[dict[str, Any]] = [{"params": parameters, **group._asdict()} for group, parameters in groups.items()]
+    kind = Muon if config.optimizer == "muon" else torch.optim.SGD
+    return kind(settings, lr=config.plan[0].lr, momentum=config.momentum, nesterov=config.nesterov)
+
+
+def group_of(config: Config, net: DeeplySupervised, name: str, parameter: nn.Parameter) -> Group:
+    """Return a parameter's group. Biases and norms do not decay."""
+    decay = config.weight_decay if parameter.ndim > 1 else 0.0
+    room, _, inside = name.partition(".")
+    if room == "heads":
+        return Group(config.head_lr, decay, head=True)
+    if config.optimizer == "muon" and parameter.ndim == 4:
+        return Group(config.muon_lr, 0.0, orthogonal=True)
+    layer = inside.rpartition(".")[0]
+    if not config.published_rates or not isinstance(net.trunk, Network) or layer not in net.trunk.published:
+        return Group(1.0 if parameter.ndim > 1 else config.bias_lr, decay)
+    published = net.trunk.published[layer]
+    if published.decay is not None and parameter.ndim > 1:
+        decay = published.decay
+    return Group(published.bias_rate if inside.endswith("bias") else published.rate, decay)
+
+
+def check_muon(trunk: nn.Module, turns: bool) -> None:
+    """Refuse Muon where it has nothing to turn, or where nothing undoes the scale that it gives to convolutions."""
+    norms = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm)  # torch has no public name for the first
+    lacks = "convolutions" if not turns else "norms" if not any(isinstance(m, norms) for m in trunk.modules()) else ""
+    if lacks:
+        raise TrainingError(
+            f"optimizer=muon for a {type(trunk).__name__} without {lacks}; expected convolutions with BatchNorm or the "
+            f"like behind them, as 'fast' has; use optimizer=sgd"
+        )

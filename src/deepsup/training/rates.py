@@ -1,0 +1,30 @@
+"""A config, an epoch and a step -> the learning rate of every group of parameters."""
+
+from collections.abc import Iterator
+
+import torch
+
+from deepsup.config import Config, Phase
+
+
+def phases_by_epoch(config: Config) -> Iterator[tuple[int, Phase, int]]:
+    """Yield, for every epoch of the training, the number of its phase, the phase, and the epoch within it."""
+    for index, phase in enumerate(config.plan):
+        for epoch in range(phase.epochs):
+            yield index, phase, epoch
+
+
+def learning_rate(config: Config, phase: Phase, epoch: int, progress: float, divisions: int) -> float:
+    """Return the rate at an epoch of a phase; ``progress`` of the training within 0 and 1, ``divisions`` by stalls."""
+    if config.anneal == "triangle" and not config.phases:
+        up = progress / config.warmup if config.warmup else 1.0
+        return phase.lr * min(up, (1 - progress) / max(1 - config.warmup, 1e-12), 1.0)
+    divisions += sum(epoch >= stop for stop in phase.anneal_at)
+    return phase.lr / phase.anneal_factor**divisions
+
+
+def set_rates(optimizer: torch.optim.Optimizer, lr: float, iteration: int, head_lr_decay: bool) -> None:
+    """Give every group its multiple of the rate; the companions' decays with the iterations where asked for."""
+    head = (1 + 1e-4 * iteration) ** -0.75 if head_lr_decay else 1.0
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group["rate"] * (head if group["head"] else 1.0)

@@ -1,0 +1,211 @@
+"""Commands that the command line prints: pasted as they stand, they go on with what the user had begun."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deepsup.cli import main
+from deepsup.config import Config
+from deepsup.recipes import caffe_cifar10
+from deepsup.runs.folder import RunFolder
+
+SMALL = ["--network", "fast", "--pool", "avg", "--batch-size", "20", "--image-size", "12"]
+
+
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A folder of images of two classes, whose name needs quoting, under the working folder."""
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)  # on a busy machine a second thread costs more than it gains
+    draw = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        folder = tmp_path / "my 'photos'" / name
+        folder.mkdir(parents=True)
+        for index in range(40):
+            Image.fromarray(draw.integers(0, 255, (14, 14), dtype=np.uint8)).save(folder / f"{index}.png")
+    return "my 'photos'"
+
+
+def printed(words: list[str], capsys: pytest.CaptureFixture) -> list[list[str]]:
+    """Run a command and return the commands that it prints as next, as a shell would split them."""
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    found = [shlex.split(line.removeprefix("next: ")) for line in lines if line.startswith("next: ")]
+    assert all(command[0] == "deepsup" for command in found)
+    return [command[1:] for command in found]
+
+
+def test_what_train_prints_can_be_pasted(photos: str, capsys: pytest.CaptureFixture) -> None:
+    words = ["train", "--data", photos, *SMALL, "--epochs", "1", "--lr", "0.01", "--no-test", "--out", "runs/my run"]
+    inspect, compare = printed(words, capsys)
+    assert inspect == ["inspect", "runs/my run"]
+    assert main([*inspect, "--json"]) == 0
+    capsys.readouterr()
+    assert main([*compare, "--seeds", "1", "--rates", "0.01", "--json"]) == 0
+    config = json.loads(capsys.readouterr().out)["config"]
+    trained = RunFolder("runs/my run").config
+    for name in ("data", "image_size", "network", "pool", "batch_size", "epochs", "train_size"):
+        assert config[name] == {**trained.to_dict(), "data": photos}[name], name
+    out = Path(compare[compare.index("--out") + 1])
+    assert out != Path("runs/my run")
+    assert (out / "comparison.json").is_file()
+    # the folder is taken now: the next command names another one
+    again = printed([*words, "--resume"], capsys)[1]
+    assert not Path(again[again.index("--out") + 1]).exists()
+
+
+def test_a_resumed_run_hands_on_its_own_config(photos: str, capsys: pytest.CaptureFixture) -> None:
+    words = ["train", "--data", photos, *SMALL, "--epochs", "1", "--out", "run"]
+    printed(words, capsys)
+    _, compare = printed(["train", "--out", "run", "--resume"], capsys)
+    assert compare[compare.index("--config") + 1] == str(Path("run/config.yaml"))
+
+
+def test_without_data_the_embedded_digits_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, compare = printed(["train", "--limit-steps", "1", "--no-tensorboard"], capsys)
+    assert compare[compare.index("--data") + 1] == "mnist-mini"  # else compare takes 500 of them
+
+
+def test_no_comparison_is_offered_where_compare_would_refuse(photos: str, capsys: pytest.CaptureFixture) -> None:
+    base = ["train", "--data", photos, *SMALL, "--epochs", "1"]
+    stall = ["--anneal", "stall", "--validation", "10"]
+    assert [each[0] for each in printed([*base, *stall, "--out", "a"], capsys)] == ["inspect"]
+    assert [each[0] for each in printed([*base, "--batch-size", "60", "--out", "b"], capsys)] == ["inspect"]
+
+
+def test_what_compare_prints_can_be_pasted(photos: str, capsys: pytest.CaptureFixture) -> None:
+    words = ["compare", "--data", photos, *SMALL, "--epochs", "1", "--seeds", "1", "--rates", "0.01", "--out", "a b"]
+    evaluate, more = printed(words, capsys)
+    assert main([*evaluate, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["images"] == 16
+    before = {path: path.stat().st_mtime_ns for path in Path("a b").glob("*-seed0/result.json")}
+    assert len(before) == 4
+    assert main([*more, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["seeds"] == [0, 1, 2, 3, 4]
+    assert answer["config"]["data"] == photos
+    assert {path: path.stat().st_mtime_ns for path in before} == before  # what was there was not trained again
+
+
+# a shell's background jobs begin with SIGINT ignored, and so would what they start
+INTERRUPTIBLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from deepsup.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def stopped(words: list[str], number: int) -> tuple[int, str]:
+    """Run a command until it has told of its first epoch or run, then send it a signal."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    while not process.stderr.readline().startswith(("epoch", "1/")):
+        assert process.poll() is None
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert "Traceback" not in said
+    return process.returncode, said.splitlines()[-1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of this kind are sent on POSIX only")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_stopped_training_names_the_command_that_goes_on(
+    photos: str, number: int, code: int, capsys: pytest.CaptureFixture
+) -> None:
+    words = ["train", "--data", photos, *SMALL, "--epochs", "3000", "--limit-steps", "2900", "--out", "my run"]
+    ended, said = stopped(words, number)
+    assert ended == code
+    told, command = said.split("; go on with: ")
+    assert told == "deepsup: interrupted; the run is in my run"
+    assert shlex.split(command) == ["deepsup", "train", "--out", "my run", "--resume"]
+    steps = int(max(RunFolder("my run").checkpoints.glob("step-*.pt")).stem.split("-")[1])
+    assert main([*shlex.split(command)[1:], "--limit-steps", str(steps + 2), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["steps"], RunFolder("my run").config.image_size) == (steps + 2, 12)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of this kind are sent on POSIX only")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_stopped_comparison_names_the_command_that_goes_on(photos: str, jobs: str) -> None:
+    words = ["compare", "--data", photos, *SMALL, "--epochs", "4", "--rates", "0.01", "--jobs", jobs, "--out", "a b"]
+    began = time.monotonic()
+    code, said = stopped([*words, "--seeds", "50"], signal.SIGINT)
+    assert code == 130
+    assert time.monotonic() - began < 60
+    told, command = said.split("; go on with: ")
+    assert told == "deepsup: interrupted; the runs are in a b"
+    assert shlex.split(command) == ["deepsup", *words, "--seeds", "50"]
+
+
+def test_stopped_before_it_began_there_is_nothing_to_go_on_with(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("deepsup.runs.train", interrupt)
+    assert main(["train", "--data", "a b"]) == 130
+    line = "deepsup: interrupted; nothing was trained yet; start again: deepsup train --data 'a b'\n"
+    assert capsys.readouterr().err == line
+    monkeypatch.setattr("deepsup.paper.reproduce", interrupt)
+    assert main(["reproduce", "fig2b", "--out", "c"]) == 130
+    line = "deepsup: interrupted; the runs are in c; go on with: deepsup reproduce fig2b --out c\n"
+    assert capsys.readouterr().err == line
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of this kind are sent on POSIX only")
+@pytest.mark.parametrize("module", ["deepsup.cli", "tyro.conf", "yaml", "deepsup.data"])
+def test_ctrl_c_while_it_is_imported_leaves_no_traceback(module: str) -> None:
+    code = f"""
+import builtins, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+before = builtins.__import__
+def interrupted(name, *rest, **more):
+    if name == {module!r}:
+        builtins.__import__ = before
+        signal.raise_signal(signal.SIGINT)
+    return before(name, *rest, **more)
+builtins.__import__, sys.argv = interrupted, ["deepsup", "data", "list"]
+runpy.run_module("deepsup.__main__", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "deepsup: interrupted\n")
+
+
+def test_another_network_does_not_get_the_options_of_the_recipes_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Config] = []
+
+    def caught(config: Config, *_: object, **__: object) -> None:
+        seen.append(config)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("deepsup.runs.train", caught)
+    recipe = ["train", "--recipe", "caffe-cifar10"]
+    for more in (["--lr", "1"], ["--network", "nin-cifar10"], ["--network", "cnn"],
+                 ["--network", "cnn", "--network-options", "drop=0.1"]):  # fmt: skip
+        assert main([*recipe, *more]) == 130
+    own = caffe_cifar10().network_options
+    assert [config.network_options for config in seen] == [own, own, {}, {"drop": 0.1}]
+
+
+def test_resume_starts_a_run_that_is_not_there(photos: str, capsys: pytest.CaptureFixture) -> None:
+    words = ["train", "--data", photos, *SMALL, "--epochs", "1", "--out", "new", "--resume"]
+    for _ in range(2):  # the second time it is there, and finished
+        assert main([*words, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["epochs"] == 1

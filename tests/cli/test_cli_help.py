@@ -1,0 +1,166 @@
+"""The help: settings in groups, in words; the list of targets, true and at once; completion for shells."""
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deepsup.cli import app, main
+from deepsup.cli.run_commands import _INSTEAD
+from deepsup.config import GROUPS, Config
+from deepsup.paper.listing import FILE, listing
+from deepsup.recipes import quick
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = {setting.name: setting for setting in dataclasses.fields(Config) if setting.name != "phases"}
+VERBS = ["train", "compare", "evaluate", "predict", "report", "inspect", "data list", "data get", "data check",
+         "networks", "reproduce", "bench", "harm", "doctor"]  # fmt: skip
+
+
+def help_of(verb: str, capsys: pytest.CaptureFixture) -> str:
+    assert main([*verb.split(), "--help"]) == 0
+    return " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_option_of_every_verb_is_explained_and_has_a_default(verb: str, capsys: pytest.CaptureFixture) -> None:
+    text = help_of(verb, capsys)
+    assert "{None}" not in text
+    assert "{True,False}" not in text
+    assert "(default: None)" not in text
+    assert not re.search(r"\b(STR|PATH)\b", text.replace("NAME|PATH", ""))
+    options = re.findall(r" (--[a-z][a-z-]+)", text)
+    assert "--json" in options
+    for each in set(options) - {"--help"} - {name for name in options if name.startswith("--no-")}:
+        assert re.search(rf" {each}\b.*?\(default: ", text), each
+
+
+@pytest.mark.parametrize(("verb", "defaults", "without"), [("train", Config(), ()), ("compare", quick(), _INSTEAD)])
+def test_settings_stand_in_their_groups(verb: str, defaults: Config, without, capsys: pytest.CaptureFixture) -> None:
+    text = help_of(verb, capsys)
+    starts = [text.index(f"{group} options") for group in GROUPS]
+    assert starts == sorted(starts)
+    parts = dict(zip(GROUPS, (text[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)), strict=True))
+    for name, setting in SETTINGS.items():
+        if option(name)[2:] in without:
+            assert f" {option(name)} " not in text
+            continue
+        metavar = r"(?:, \S+)?(?: [A-Z=|]+(?: \.\.\.)?)?"
+        pattern = rf" {option(name)}{metavar} {re.escape(setting.metadata['doc'])}.*?\(default: (.*?)\)"
+        (sentence,) = re.findall(pattern, parts[setting.metadata["group"]])
+        default = getattr(defaults, name)
+        if isinstance(default, bool):
+            assert sentence == ("on" if default else "off")
+        elif isinstance(default, (int, float, str)):
+            assert sentence == str(default)
+
+
+def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """The config that ``deepsup train`` would train with."""
+    seen: list[Config] = []
+
+    class Seen(Exception):  # noqa: N818 - no error
+        pass
+
+    def train(config: Config, *_: object, **__: object) -> None:
+        seen.append(config)
+        raise Seen
+
+    monkeypatch.setattr("deepsup.runs.train", train)
+    with pytest.raises(Seen):
+        main(["train", *words])
+    return seen[0]
+
+
+BOOLEANS = [name for name in SETTINGS if isinstance(getattr(Config(), name), bool)]
+
+
+@pytest.mark.parametrize("name", BOOLEANS)
+def test_booleans_are_flags_and_the_old_spelling_still_works(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    off = "--no-" + option(name)[2:]
+    for words, value in [
+        ([option(name)], True), ([off], False), ([option(name), "True"], True), ([option(name), "False"], False),
+        ([f"{option(name)}=False"], False), ([option(name), "--epochs", "3"], True), ([], getattr(Config(), name)),
+    ]:  # fmt: skip
+        assert getattr(parsed(*words, monkeypatch=monkeypatch), name) is value, words
+
+
+def test_every_kind_of_setting_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "--alpha 0.1 0.2 --taps a b --train-size 5 --lr 1e-3 --pool 4 --network-options drop=0.3 widths=[1,2] a=b"
+    config = parsed(*words.split(), "--hidden", "--loss", "softmax", monkeypatch=monkeypatch)
+    assert (config.alpha, config.taps, config.train_size, config.lr) == ((0.1, 0.2), ("a", "b"), 5, 0.001)
+    assert (config.pool, config.hidden, config.loss) == ("4", (), "softmax")
+    assert config.network_options == {"drop": 0.3, "widths": [1, 2], "a": "b"}
+
+
+def test_the_table_of_targets_is_what_the_plans_say() -> None:
+    assert json.loads(FILE.read_text()) == listing(), "run: python -m deepsup.paper.listing"
+
+
+def test_the_list_of_targets_is_quick_and_needs_no_torch(capsys: pytest.CaptureFixture) -> None:
+    code = "import sys, deepsup.cli as c; c.main(['reproduce']); sys.exit('torch' in sys.modules)"
+    before = os.times()
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    after = os.times()
+    assert sum(after[2:4]) - sum(before[2:4]) < 1  # of the processor: other work on the machine does not count
+    text = help_of("reproduce", capsys)
+    for name, target in json.loads(FILE.read_text()).items():
+        assert f"{name}: {target['title']}" in text
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"{name} ")]
+        assert target["title"] in line
+
+
+def examples() -> list[str]:
+    """The commands of the README and the docs: in code blocks, and in the table of docs/cli.md."""
+    pages = {path.name: path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+    lines = [
+        line for page in pages.values() for line in re.findall(r"^    (deepsup [a-z][^#|>\n]*)", page, re.MULTILINE)
+    ]
+    return [*lines, *re.findall(r"^\|.*`(deepsup [^`]*)` \|$", pages["cli.md"], re.MULTILINE)]
+
+
+@pytest.mark.parametrize("command", list(dict.fromkeys(examples())))
+def test_the_commands_of_the_docs_are_commands(command: str) -> None:
+    assert callable(app._parse(shlex.split(command)[1:]))  # it notes what to call, and calls nothing
+
+
+def test_every_verb_has_its_line_in_the_docs() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert re.findall(r"^\| `([a-z ]+)` \|", page, re.MULTILINE) == VERBS == list(app._verbs)
+    for verb in VERBS:
+        assert f"`deepsup {verb}" in page
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash to complete in")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["deepsup", "tr"], {"train"}),
+        (["deepsup", "data", ""], {"list", "get", "check"}),
+        (["deepsup", "train", "--epo"], {"--epochs"}),
+        (["deepsup", "train", "--no-nor"], {"--no-norms"}),
+    ],
+)
+def test_bash_completes(typed: list[str], offered: set[str], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["--tyro-print-completion", "bash"]) == 0
+    script = tmp_path / "deepsup"
+    script.write_text(capsys.readouterr().out)
+    words = " ".join(f"'{word}'" for word in typed)
+    ask = f"""source {script}
+    function=$(complete -p deepsup | sed -E 's/.*-F ([^ ]+) .*/\\1/')
+    COMP_WORDS=({words}); COMP_CWORD={len(typed) - 1}; COMP_LINE="{" ".join(typed)}"; COMP_POINT=${{#COMP_LINE}}
+    $function deepsup '{typed[-1]}' '{typed[-2]}' 2>/dev/null
+    printf '%s\\n' "${{COMPREPLY[@]}}" """
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True)
+    assert offered <= set(done.stdout.split()), done

@@ -1,0 +1,226 @@
+"""Every target at smoke: the right runs, the right lines, resumed where stopped, and repeated to the digit."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from scipy import stats
+
+from deepsup.cli import main
+from deepsup.config import Config
+from deepsup.errors import ConfigError, RunError
+from deepsup.paper import minutes, plan_of, read_record, repeat, reproduce
+from deepsup.paper.fast_targets import FAST, FEW, MINUTES, WITH, WITHOUT
+from deepsup.paper.plan import differences, seconds
+from deepsup.paper.printed import TABLES
+from deepsup.paper.reproduce import compared, told_row
+from deepsup.paper.targets import NAMES, TARGETS
+from deepsup.recipes import RECIPES
+from deepsup.runs.folder import RunFolder
+from deepsup.studies.study import Job, Outcome
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("reproduce")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_target_has_its_rows_a_record_and_a_figure(name: str, out: Path, capsys: pytest.CaptureFixture) -> None:
+    words = ["reproduce", name, "--preset", "smoke", "--out", str(out), "--results", str(out / "results")]
+    assert main([*words, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    kept = json.loads((out / "results" / f"{name}-smoke.json").read_text())
+    assert kept["rows"] == record["rows"]
+    assert json.loads(Path(record["record"]).read_text()) == kept
+    assert (out / "results" / f"{name}-smoke.png").read_bytes().startswith(b"\x89PNG")
+    if name in TABLES:
+        assert {r["row"]: r["paper"] for r in record["rows"]} == {
+            method: error for method, (error, _) in TABLES[name].rows.items()
+        }
+    if name != "theory":
+        assert [row["row"] for row in record["rows"]] == [row.method.name for row in plan_of(name, "cpu", out).rows]
+        assert kept["environment"]["torch"]
+        assert str(out) not in json.dumps(kept | {"rows": []})  # smoke trains on a file of its own
+
+
+def test_people_get_one_line_a_row(out: Path, capsys: pytest.CaptureFixture) -> None:
+    words = ["reproduce", "svhn", "--preset", "smoke", "--out", str(out)]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for method, (error, _) in TABLES["svhn"].rows.items():
+        (line,) = [line for line in lines if line.startswith(f"{method} ") and "smoke:" in line]
+        assert f"{error:.4g}" in line
+        assert "(n 1)" in line
+
+
+def test_a_row_is_what_its_runs_say(out: Path) -> None:
+    record = reproduce("l1-l2", "smoke", out)
+    first = record["rows"][0]
+    folder = out / "smoke-l1-l2-cpu"
+    tried = {path.name: RunFolder(path) for path in (folder / "search").iterdir()}
+    assert len(tried) == 2  # only the first row of a smoke plan chooses
+    assert all(run.result["error"] is None for run in tried.values())  # the test set is not read to choose
+    found = {name.removeprefix("dsn-svm-l2-").removesuffix("-seed0"): run.result["validation_error"]
+             for name, run in tried.items()}  # fmt: skip
+    assert first["choice"] == min(first["search"], key=lambda choice: found[choice])
+    run = RunFolder(folder / f"dsn-svm-l2-{first['choice']}-seed0")
+    assert first["values"] == [run.result["error"]]
+    assert Config.from_dict(first["config"]) == run.config
+    assert first["threads"] == [run.environment["threads"]]
+
+
+def test_a_target_goes_on_with_the_missing_runs_only(out: Path) -> None:
+    before = reproduce("pretraining", "smoke", out)
+    folder = out / "smoke-pretraining-cpu"
+    times = {path: path.stat().st_mtime_ns for path in folder.rglob("result.json")}
+    (lost,) = folder.glob("greedy-pre-training-*/result.json")
+    lost.unlink()
+    again = reproduce("pretraining", "smoke", out)
+    assert [row["values"] for row in again["rows"]] == [row["values"] for row in before["rows"]]
+    assert {path for path, time in times.items() if path.stat().st_mtime_ns != time} == {lost}
+
+
+def test_a_recorded_row_repeats_to_the_digit(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    record = reproduce("robustness", "smoke", out)
+    name = "DSN-SVM, lr 0.01"
+    recorded, now = repeat(record, name, 0, tmp_path / "run")
+    assert recorded == now
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "robustness-smoke.json").write_text(json.dumps(record))
+    words = ["reproduce", "robustness", "--preset", "smoke", "--results", str(results), "--repeat", name, "--json"]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["same"]
+    assert main([*words[:-2], "no such row"]) == 2
+    assert "no row 'no such row'" in capsys.readouterr().err
+    assert main([*words[:-2], f"{name}@7"]) == 2
+    assert "seed 7 was not run" in capsys.readouterr().err
+
+
+def test_a_training_that_diverges_is_a_result() -> None:
+    ended = {"error": 3.0, "companions": {"conv1": 9.0}, "seconds": 60.0}
+    config = Config()
+    jobs = [Job("a", "lr1", replace(config, seed=seed), Path()) for seed in (0, 1, 2)]
+    outcome = Outcome("a", "lr1", config, {}, jobs, [ended, {"failed": "diverged"}, {**ended, "error": 5.0}])
+    row = plan_of("robustness", "cpu", Path()).rows[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("deepsup.runs.folder.RunFolder.environment", {"threads": 1})
+        told = told_row(row, outcome)
+    assert told["values"] == [3.0, None, 5.0]
+    assert (told["mean"], told["diverged"], told["companions"]) == (4.0, 1, {"conv1": 9.0})
+    assert told["deviation"] == pytest.approx(2**0.5)
+
+
+def test_the_paired_test_equals_scipys() -> None:
+    generator = torch.Generator().manual_seed(0)
+    ours, theirs = (torch.rand(6, generator=generator).tolist() for _ in range(2))
+    jobs = [Job("x", "", Config(), Path())] * 6
+    outcomes = {
+        name: Outcome(name, "", Config(), {}, jobs, [{"error": value} for value in values])
+        for name, values in (("a", ours), ("b", theirs))
+    }
+    found, oracle = compared(outcomes, "a", "b"), stats.ttest_rel(ours, theirs)
+    low, high = oracle.confidence_interval(0.95)
+    assert found["p"] == pytest.approx(oracle.pvalue)
+    assert found["interval"] == pytest.approx([low, high])
+    assert (found["test"], found["n"]) == ("a - b", 6)
+
+
+def test_the_paper_preset_is_the_recipes() -> None:
+    for name, table in TABLES.items():
+        rows = {row.method.name: row for row in plan_of(name, "paper", Path()).rows}
+        for method, (error, recipe) in table.rows.items():
+            full = replace(RECIPES[recipe](), tensorboard=False)
+            assert rows[method].paper == error
+            assert [config.lr / full.lr for config in rows[method].method.choices.values()] == pytest.approx(
+                [0.3, 1, 3]
+            )
+            assert all(replace(config, lr=full.lr) == full for config in rows[method].method.choices.values())
+    assert plan_of("svhn", "paper", Path()).rows[0].method.choices["lr0.001"].extra
+    nets = {c.network for row in plan_of("fig2b", "paper", Path()).rows for c in row.method.choices.values()}
+    assert nets == {"nin-mnist"}
+
+
+def test_what_differs_is_said() -> None:
+    full = RECIPES["dsn-cifar10"]()
+    assert differences(full, full) == ""
+    said = differences(replace(full, train_size=1000, epochs=8, network="fast"), full)
+    assert said == "1,000 training images, not 50,000; 8 epochs, not 400; the net fast, not nin-cifar10"
+
+
+def test_minutes_are_stated_and_grow_with_the_work(capsys: pytest.CaptureFixture) -> None:
+    assert main(["reproduce", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["targets"]
+    assert list(told) == list(NAMES)
+    same = ("l1-l2", "fast-few", *FAST)
+    assert all(
+        0 < told[name]["minutes"]["cpu"] < told[name]["minutes"]["paper"] for name in TARGETS if name not in same
+    )
+    few, many = (minutes(plan_of("l1-l2", "cpu", Path(), seeds)) for seeds in (1, 3))
+    assert few < many
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_a_fast_recipe_is_trained_as_it_stands_and_without_companions(name: str) -> None:
+    plan = plan_of(name, "cpu", Path())
+    supervised, plain = plan.rows[-2:]
+    recipe = replace(RECIPES[name](), tensorboard=False)
+    assert supervised.method.choices == {"recipe": recipe}
+    assert plain.method.choices == {"recipe": replace(recipe, taps=("none",))}
+    assert recipe.taps != ("none",)
+    assert supervised.method.seeds == plain.method.seeds == (3 if MINUTES[name] < 30 else 1)
+    assert plan.pairs == ((WITH, WITHOUT),)
+    assert supervised.paper == TABLES[FAST[name]].rows["DSN-SVM"][0]
+    assert recipe.validation == 0  # settings were chosen before; it trains on all images
+    assert (recipe.augment == "none") == (name != "fast-cifar10")
+
+
+def test_few_images_set_companions_beside_none_at_every_size() -> None:
+    plan = plan_of("fast-few", "cpu", Path())
+    assert plan.pairs == tuple((f"{WITH}, {size:,} images", f"{WITHOUT}, {size:,} images") for size in FEW)
+    for row in plan.rows:
+        for config in row.method.choices.values():
+            assert config.train_size == row.x
+            assert (config.taps == ("none",)) == (row.line == WITHOUT)
+        assert row.method.seeds == 5
+    rates = [{config.lr for config in row.method.choices.values()} for row in plan.rows]
+    assert all(each == rates[0] for each in rates)  # both choose from the same rates
+
+
+def test_minutes_of_the_fast_net_grow_with_its_width() -> None:
+    narrow, wide = (
+        replace(RECIPES["fast-cifar10"](), network_options={"widths": widths})
+        for widths in ([32, 128, 128], [64, 256, 256])
+    )
+    assert seconds(wide) > 2 * seconds(narrow)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fig2d"], "no target 'fig2d'; did you mean 'fig2c'"),
+        (["fig2a", "--preset", "cpus"], "no preset 'cpus'; did you mean 'cpu'"),
+        (["fig2a", "--seeds", "0"], "seeds=0; expected at least 1"),
+        (["fig2a", "--jobs", "0"], "jobs=0; expected at least 1"),
+        (["fig2a", "--repeat", "x", "--results", "nowhere"], "cannot read nowhere/fig2a-cpu.json"),
+        (["summary", "--results", "nowhere"], "nowhere is no folder"),
+    ],
+)
+def test_mistakes_get_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture) -> None:
+    assert main(["reproduce", *words]) == 2
+    told = capsys.readouterr()
+    assert said in told.err
+    assert len(told.err.strip().splitlines()) == 1
+    assert told.out == ""
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    for content in ("{", "[]", '{"target": "x"}'):
+        (tmp_path / "r.json").write_text(content)
+        with pytest.raises(RunError, match=r"cannot read .*r\.json"):
+            read_record(tmp_path / "r.json")
+    with pytest.raises(ConfigError, match="no target"):
+        plan_of("nothing", "cpu", tmp_path)

@@ -1,0 +1,42 @@
+"""Bars of a record: as long as the means, with whiskers as long as the deviations, where there is one."""
+
+from typing import Any
+
+import pytest
+
+from deepsup.report.record_figure import draw_bars
+
+
+def record(**ours: tuple[float, float | None]) -> dict[str, Any]:
+    """Return as much of a record as its figure needs: rows with mean and deviation."""
+    return {
+        "target": "made-up",
+        "title": "Made up",
+        "rows": [{"row": name, "mean": mean, "deviation": deviation} for name, (mean, deviation) in ours.items()],
+        "figure": {
+            "kind": "bars",
+            "y": "test error, %",
+            "bars": {name: {"paper": 9.0, "ours": mean} for name, (mean, _) in ours.items()},
+        },
+    }
+
+
+def containers(made: dict[str, Any]) -> list[Any]:
+    """Return the paper's bars and ours."""
+    drawing = draw_bars(made)
+    assert drawing is not None
+    return [each for each in drawing.figure.axes[0].containers if each.get_label() in ("paper", "ours")]
+
+
+def test_whiskers_reach_from_mean_minus_to_mean_plus_deviation() -> None:
+    paper, ours = containers(record(first=(8.0, 0.5), second=(7.0, 0.25)))
+    assert [bar.get_width() for bar in paper] == [9.0, 9.0]
+    assert [bar.get_width() for bar in ours] == [8.0, 7.0]
+    assert paper.errorbar is None  # the paper tells no deviation
+    ends = [sorted(point[0] for point in line) for line in ours.errorbar.lines[2][0].get_segments()]
+    assert ends == [pytest.approx([7.5, 8.5]), pytest.approx([6.75, 7.25])]
+
+
+def test_one_seed_has_no_whiskers() -> None:
+    _, ours = containers(record(first=(8.0, None)))
+    assert ours.errorbar is None
