@@ -70,8 +70,10 @@ class Objective:
         callable.
     norms: whether the |w|^2 terms (biases included, as the paper absorbs them) are part of the objective; ``False``
         leaves weight decay to the optimizer, as the authors' code does.
-    average: divide everything by 1 + the sum of the alphas of the moment: the total is then as steep as one loss, so
-        that the learning rate of the model fits as it does without companions; ``False`` sums, as the paper does.
+    average: take the weighted mean of the output's term and of the mean of the companions' terms: with one alpha,
+        (P + alpha mean Q_m) / (1 + alpha). The total is then as steep as one loss, however many companions there are,
+        so the learning rate of the model fits as it does without them. ``False`` sums, as the paper does: P + alpha
+        sum Q_m.
     ignore_index: samples with this label count nowhere: means are over the others.
     """
 
@@ -145,7 +147,8 @@ class Objective:
             for name, loss in losses.items()
         }
         above = dict(zip(brackets, above_0(list(brackets.values()), count), strict=True))
-        alpha = {name: self.alpha[name] * as_like(factor, p) for name in brackets}
+        parts = len(brackets) if self.average else 1
+        alpha = {name: self.alpha[name] / parts * as_like(factor, p) for name in brackets}
         active = {name: alpha[name] * above[name] > 0 for name in brackets}
         share = 1 / (1 + sum(alpha.values())) if self.average else 1.0
         # put to zero, never skipped: every parameter keeps a gradient (of 0), as DDP demands
