@@ -1,5 +1,6 @@
 """The Markdown pages: one paragraph per line, links that lead somewhere, a short glossary."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -15,7 +16,7 @@ def wrapped(text: str) -> list[str]:
     prose = re.compile(r"(?!\||#|<!--|!\[|    |\s*[-*] |\s*\d+\. )\s*\S")
     lines = text.splitlines()
     before = re.compile(r"(?!\||#|<!--|!\[|    )\s*\S")
-    return [line for last, line in zip(lines, lines[1:], strict=False) if before.match(last) and prose.match(line)]
+    return [line for last, line in itertools.pairwise(lines) if before.match(last) and prose.match(line)]
 
 
 def anchors(page: Path) -> set[str]:
