@@ -44,3 +44,11 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         target = page.parent / name if name else page
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_glossary_is_short_and_linked() -> None:
+    entries = re.findall(r"^- \*\*.+?\*\*: (.*)$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert 0 < len(entries) <= 12
+    assert all(entry.endswith(".") and ". " not in entry for entry in entries), "one sentence each"
+    for page in ("README.md", "docs/supervision.md", "docs/insight.md"):
+        assert "glossary.md)" in (ROOT / page).read_text(), page
