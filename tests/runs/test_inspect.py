@@ -14,10 +14,10 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 from deepsup.cli import main
 from deepsup.config import Config
 from deepsup.insight import feature_maps
-from deepsup.runs.train import train
 from deepsup.report.read import read_run
-from deepsup.runs.inspect import in_few_bytes, inspect
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.inspect import in_few_bytes, inspect
+from deepsup.runs.train import train
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Write what the layers of a net know to two files of its run folder. The figures are drawn from them, without torch."""
+"""Write what the layers of a net know to two files of its run folder, from which figures are drawn without torch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from deepsup.files import whole_file
 from deepsup.insight import Measurement, layer_insight
 from deepsup.runs.folder import RunFolder
-from deepsup.files import whole_file
 
 
 def write_insight(
