@@ -26,7 +26,7 @@ def epoch(number: int, taps: tuple[str, ...]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def inside(classes: list[str], taps: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def insight(classes: list[str], taps: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What inspect would have found: the last class has no test image."""
     size = len(classes)
     confusion = np.diag([3] * (size - 1) + [0])
@@ -68,9 +68,9 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
                       "train_images": 500, "test_images": 5000}  # fmt: skip
             (folder / "result.json").write_text(json.dumps(result))
         if seen:
-            found, arrays = inside(list(classes), taps)
-            (folder / "inside.json").write_text(json.dumps(found))
-            np.savez(folder / "inside.npz", **arrays)
+            found, arrays = insight(list(classes), taps)
+            (folder / "insight.json").write_text(json.dumps(found))
+            np.savez(folder / "insight.npz", **arrays)
         return folder
 
     return make

@@ -93,7 +93,7 @@ def test_what_layers_know_over_training(small: Config, tmp_path: Path) -> None:
             assert matrix.sum() == 100
             assert 100 - matrix.trace() == pytest.approx(error)
             assert 0 < facts["confidence"] <= 1
-    assert run.metrics[-1]["test_layers"] == run.inside["layers"]
+    assert run.metrics[-1]["test_layers"] == run.insight["layers"]
 
 
 def test_tensorboard_events(small: Config, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def compare(
     chosen = options.resolved(options.base(recipe, config, default), settings)
     with counting("runs") as watch, resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
         answer = compare_methods(chosen, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
-        _look_inside(answer, out)
+        _inspect_runs(answer, out)
     figure, report = _draw(answer, out)
     lines = [_comparison_text(answer), "", f"table: {out / 'comparison.json'}"]
     lines += [f"figure: {figure}"] if figure else []
@@ -150,14 +150,14 @@ def _folders(answer: dict[str, Any], out: Path) -> Iterable[str]:
     return (str(out / name) for name in answer["methods"]["DSN-SVM"]["runs"])
 
 
-def _look_inside(answer: dict[str, Any], out: Path) -> None:
+def _inspect_runs(answer: dict[str, Any], out: Path) -> None:
     """Inspect one net with companions and one without, so that the page can show their layers beside each other."""
     from deepsup.runs.folder import RunFolder
     from deepsup.runs.inspect import inspect
 
     for method in ("CNN-Softmax", "DSN-Softmax"):
         run = RunFolder(out / answer["methods"][method]["runs"][0])
-        if "probes" not in run.inside:
+        if "probes" not in run.insight:
             inspect(run)
 
 

@@ -82,7 +82,7 @@ def surest_mistakes(measured: Measurement, classes: Sequence[str], most: int = M
     ]
 
 
-def knowledge(measured: Measurement, classes: Sequence[str]) -> dict[str, Any]:
+def layer_insight(measured: Measurement, classes: Sequence[str]) -> dict[str, Any]:
     """Return what every companion and the output know of N images, as plain types."""
     layers = {**measured.companions, "output": measured.scores}
     counts = torch.bincount(measured.labels, minlength=len(classes)).tolist()

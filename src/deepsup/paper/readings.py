@@ -128,8 +128,8 @@ def maps(outcomes: Outcomes) -> dict[str, Any]:
     for name, outcome in outcomes.items():
         runs = runs_of(outcome)
         if runs:
-            inside = runs[0].inside if "probes" in runs[0].inside else inspect(runs[0])
-            probed = inside["probes"][FIRST]["error"]
+            insight = runs[0].insight if "probes" in runs[0].insight else inspect(runs[0])
+            probed = insight["probes"][FIRST]["error"]
             rows.append(read_row(f"{name}, linear probe on {FIRST}", [probed], "% test error"))
             folders.append("/".join(runs[0].folder.parts[-2:]))  # a record is read on other machines too
     return {"rows": rows, "figure": {"kind": "maps", "runs": folders}}

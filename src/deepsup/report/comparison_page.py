@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from deepsup.report import insight_figures as knowledge
+from deepsup.report import insight_figures
 from deepsup.report import layer_figures as layers
 from deepsup.report import method_figures as methods
 from deepsup.report import training_figures as training
@@ -214,10 +214,10 @@ def pictures(first: Sequence[RunRecord]) -> Section:
     """Return the feature maps of the methods that were inspected, beside each other."""
     held = [run for run in first if "merged" in run.arrays]
     section = Section("What the first layer sees")
-    section.show(knowledge.draw_maps(held), MAPS)
+    section.show(insight_figures.draw_maps(held), MAPS)
     for run in held:
         caption = f"Filters of the first convolution of {run.method}, first seed."
-        show_named(section, knowledge.draw_filters(run), run.method, caption)
+        show_named(section, insight_figures.draw_filters(run), run.method, caption)
     return section
 
 

@@ -13,7 +13,7 @@ from deepsup.report.read import read_run
 
 def draw_image(run: Path, found: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Path | None:
     """Draw into the run's ``plots/``; return the PNG's path, or nothing where the net has no maps."""
-    record = replace(read_run(run), inside=dict(found), arrays=dict(arrays))
+    record = replace(read_run(run), insight=dict(found), arrays=dict(arrays))
     drawing = draw_maps([record])
     if drawing is None:
         return None

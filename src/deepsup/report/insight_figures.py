@@ -25,8 +25,8 @@ WHITE_FROM = 0.68  # opacity of a mistake from which on white numbers are read m
 
 def draw_confusion(run: RunRecord) -> Drawing | None:
     """Draw how often the output says each class (columns) of the images of each class (rows): right ones in grey."""
-    counts = np.array(run.inside.get("layers", {}).get("output", {}).get("confusion", []), dtype=float)
-    classes = [str(each) for each in run.inside.get("classes", [])]
+    counts = np.array(run.insight.get("layers", {}).get("output", {}).get("confusion", []), dtype=float)
+    classes = [str(each) for each in run.insight.get("classes", [])]
     if counts.ndim != 2 or len(classes) != len(counts):
         return None
     most = worst_confusion(counts, classes)
@@ -80,12 +80,12 @@ def draw_maps(runs: Sequence[RunRecord]) -> Drawing | None:
     held = [run for run in runs if "merged" in run.arrays and "images" in run.arrays]
     if not held:
         return None
-    layer, labels = held[0].inside["maps"]["layer"], held[0].inside["maps"]["labels"]
+    layer, labels = held[0].insight["maps"]["layer"], held[0].insight["maps"]["labels"]
     images, channels = held[0].arrays["images"], 3 if len(held) > 1 else 6
     rows = [("image", [coloured(as_picture(image), "gray") for image in images])]
     for run in held:
         rows.append((f"{run.label}, all", [coloured(picture) for picture in run.arrays["merged"]]))
-        for place, channel in enumerate(run.inside["maps"]["channels"][:channels]):
+        for place, channel in enumerate(run.insight["maps"]["channels"][:channels]):
             rows.append((f"map {channel}", [coloured(maps[place]) for maps in run.arrays["maps"]]))
     nets = " beside ".join(run.label for run in held)
     alt = f"Feature maps of {layer}, {nets}: one image of each of {len(images)} classes, its top {KEPT} % activations."

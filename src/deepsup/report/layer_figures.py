@@ -33,7 +33,7 @@ def draw_layers(groups: Mapping[str, Sequence[RunRecord]], wide: bool = False) -
     names = [*dict.fromkeys(layer for layer in known if layer != "output"), "output"]
     told = "; ".join(f"{label}: {told_lines(each)}" for label, each in lines.items())
     size = (9.0, 3.5) if wide else (WIDTH, 2.7 + 0.2 * sum(map(len, lines.values())))
-    drawing = Drawing("layer-knowledge", f"Test error of every layer, in percent. {told}.", size)
+    drawing = Drawing("layer-insight", f"Test error of every layer, in percent. {told}.", size)
     with drawing as axes:
         for index, (label, style) in enumerate(line_styles({label: groups[label] for label in lines}).items()):
             shift = 0.07 * (index - (len(lines) - 1) / 2)  # so that the whiskers of two nets stand beside each other
@@ -54,8 +54,8 @@ def draw_layers(groups: Mapping[str, Sequence[RunRecord]], wide: bool = False) -
 
 def layer_lines(runs: Sequence[RunRecord]) -> dict[str, Errors]:
     """Return what is drawn of one group: the probes' errors and the output's, and the companions' own."""
-    probed = [run for run in runs if run.inside.get("probes")]
-    used = probed or [run for run in runs if run.inside.get("layers")]
+    probed = [run for run in runs if run.insight.get("probes")]
+    used = probed or [run for run in runs if run.insight.get("layers")]
     probes, companions = gather(used, "probes"), gather(used, "layers")
     output = {"output": companions.pop("output")} if "output" in companions else {}
     lines = {"probe": probes | output} if probes else {}
@@ -66,7 +66,7 @@ def gather(runs: Sequence[RunRecord], key: str) -> Errors:
     """Return layer -> the errors found in the runs."""
     found: Errors = {}
     for run in runs:
-        for layer, each in run.inside.get(key, {}).items():
+        for layer, each in run.insight.get(key, {}).items():
             error = number(each.get("error"))
             if error == error:
                 found.setdefault(layer, []).append(error)
@@ -108,7 +108,7 @@ def probed_pairs(comparison: Comparison) -> dict[str, dict[str, list[RunRecord]]
     found = {}
     for loss in ("Softmax", "SVM"):
         pair = {
-            method: [run for run in comparison.runs.get(method, []) if run.inside.get("probes")]
+            method: [run for run in comparison.runs.get(method, []) if run.insight.get("probes")]
             for method in (f"CNN-{loss}", f"DSN-{loss}")
         }
         if all(pair.values()):
@@ -121,11 +121,11 @@ def draw_agreement(runs: Sequence[RunRecord]) -> Drawing | None:
 
     By companions where every run has them, by linear probes otherwise.
     """
-    key = next((key for key in KINDS if runs and all(len(run.inside.get(key, {})) > 2 for run in runs)), None)
+    key = next((key for key in KINDS if runs and all(len(run.insight.get(key, {})) > 2 for run in runs)), None)
     if key is None:
         return None
-    layers = list(dict.fromkeys(layer for run in runs for layer in run.inside[key]))
-    alt = "; ".join(f"{run.name}: " + ", ".join(f"{layer} {n}" for layer, n in run.inside[key].items()) for run in runs)
+    layers = list(dict.fromkeys(layer for run in runs for layer in run.insight[key]))
+    alt = "; ".join(f"{run.name}: " + ", ".join(f"{layer} {n}" for layer, n in run.insight[key].items()) for run in runs)
     drawing = Drawing(
         "agreement",
         f"Images by the layer from which on they are right, by {KINDS[key]}. {alt}.",
@@ -134,7 +134,7 @@ def draw_agreement(runs: Sequence[RunRecord]) -> Drawing | None:
     colours = layer_colours(layers)
     with drawing as axes:
         for place, run in enumerate(runs):
-            draw_shares(axes, place, run.inside[key], colours)
+            draw_shares(axes, place, run.insight[key], colours)
         drawing.name_ticks(axes.yaxis, range(len(runs)), [run.label for run in runs] if runs[1:] else [""], limit=20)
         axes.invert_yaxis()
         tidy(axes, f"of 100 test images, by {KINDS[key]}", "")

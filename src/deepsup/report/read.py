@@ -22,10 +22,10 @@ class RunRecord:
     environment: dict[str, Any]
     metrics: list[dict[str, Any]]
     result: dict[str, Any] | None
-    inside: dict[str, Any] = field(default_factory=dict)
-    """What its layers know: see docs/inside.md."""
+    insight: dict[str, Any] = field(default_factory=dict)
+    """What its layers know: see docs/insight.md."""
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    """Images and maps that belong to ``inside``."""
+    """Images and maps that belong to ``insight``."""
     told: str = ""
     """What tells it from the other runs on a page, where its method does not."""
 
@@ -71,8 +71,8 @@ def read_run(folder: Path) -> RunRecord:
         environment=read_json(folder / "environment.json") or {},
         metrics=[record for record in run.metrics if isinstance(record, dict)],
         result=read_json(folder / "result.json"),
-        inside=read_json(folder / "inside.json") or {},
-        arrays=read_arrays(folder / "inside.npz"),
+        insight=read_json(run.insight_file(".json")) or {},
+        arrays=read_arrays(run.insight_file(".npz")),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deepsup.report import insight_figures as knowledge
+from deepsup.report import insight_figures
 from deepsup.report import layer_figures as layers
 from deepsup.report import training_figures as training
 from deepsup.report.labels import NONE, shown
@@ -110,7 +110,7 @@ def summary(run: RunRecord) -> Section:
 
 def knows(run: RunRecord) -> Section:
     """Return what each layer knows: errors, confidence, where images are first right."""
-    section = Section("What each layer knows", PROBES if run.inside else INSPECT, tables=[layer_table(run)])
+    section = Section("What each layer knows", PROBES if run.insight else INSPECT, tables=[layer_table(run)])
     section.show(layers.draw_layers({run.label: [run]}), BY_LAYER)
     section.show(layers.draw_agreement([run]), FIRST_RIGHT)
     return section
@@ -119,17 +119,17 @@ def knows(run: RunRecord) -> Section:
 def layer_table(run: RunRecord) -> PageTable:
     """Return a row for every layer: its errors and confidences."""
     last = run.metrics[-1] if run.metrics else {}
-    result, inside = run.result or {}, run.inside.get("layers", {})
+    result, facts = run.result or {}, run.insight.get("layers", {})
     trained = {**(last.get("companion_errors") or {}), "output": last.get("error")}
     tested = {**(result.get("companions") or {}), "output": result.get("error")}
     rows = [
         [
             name, "output" if name == "output" else "companion", percent(tested.get(name)), percent(trained.get(name)),
-            plain(inside.get(name, {}).get("confidence_right")), plain(inside.get(name, {}).get("confidence_wrong")),
+            plain(facts.get(name, {}).get("confidence_right")), plain(facts.get(name, {}).get("confidence_wrong")),
         ]
         for name in tested | trained
     ]  # fmt: skip
-    for name, probe in run.inside.get("probes", {}).items():
+    for name, probe in run.insight.get("probes", {}).items():
         confidences = [plain(probe.get(f"confidence_{which}")) for which in ("right", "wrong")]
         rows.append(
             [name, "linear probe", percent(probe.get("error")), percent(probe.get("train_error")), *confidences]
@@ -156,24 +156,24 @@ def course(run: RunRecord) -> Section:
 def mistakes(run: RunRecord) -> Section:
     """Return the confusion matrix and the images that the net gets wrong and is surest of."""
     section = Section("Mistakes")
-    section.show(knowledge.draw_confusion(run), CONFUSION)
-    absent = run.inside.get("absent", [])
+    section.show(insight_figures.draw_confusion(run), CONFUSION)
+    absent = run.insight.get("absent", [])
     if absent:
         section.text = f"No test image of: {', '.join(map(str, absent))}."
     images = run.arrays.get("mistakes", ())
-    for each, image in zip(run.inside.get("mistakes", []), images, strict=False):
+    for each, image in zip(run.insight.get("mistakes", []), images, strict=False):
         said = [f"{each['label']} taken for {each['said']}", f"confidence {plain(each['confidence'])}"]
         hidden = [f"{layer}: {label}" for layer, label in each.get("layers", {}).items()]
         alt = f"Test image {each['index']}, {said[0]}"
-        section.pictures.append(Picture(knowledge.picture_uri(image), alt, [*said, *hidden]))
+        section.pictures.append(Picture(insight_figures.picture_uri(image), alt, [*said, *hidden]))
     return section
 
 
 def maps(run: RunRecord) -> Section:
     """Return feature maps and filters."""
     section = Section("What the first layers see")
-    section.show(knowledge.draw_maps([run]), MAPS)
-    section.show(knowledge.draw_filters(run), "Filters of the first convolution.")
+    section.show(insight_figures.draw_maps([run]), MAPS)
+    section.show(insight_figures.draw_filters(run), "Filters of the first convolution.")
     return section
 
 
@@ -207,7 +207,7 @@ def side_by_side(runs: Sequence[RunRecord]) -> list[Section]:
     section.show(layers.draw_layers({run.label: [run] for run in runs}), BY_LAYER)
     section.show(layers.draw_agreement(runs), FIRST_RIGHT)
     section.show(gradient_ratio(runs), f"{GRADIENTS} {RATIO}")
-    section.show(knowledge.draw_maps(runs), MAPS)
+    section.show(insight_figures.draw_maps(runs), MAPS)
     return [section]
 
 

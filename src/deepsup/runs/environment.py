@@ -1,4 +1,4 @@
-"""This machine -> versions and hardware class, without its name: what a record needs to be read later. Needs no torch."""
+"""Versions and hardware class of the machine, without its name, for the records. Needs no torch."""
 
 import os
 import platform

@@ -5,7 +5,7 @@ environment.json    versions, threads, hardware class
 split.json          images of the user's own only: which of them are trained, validated and tested on
 metrics.jsonl       one JSON object per epoch
 result.json         written at the very end: test error, companions' errors, epochs, seconds
-inside.json, .npz   what the layers know of the test images: confusion, mistakes; after inspect also probes and maps
+insight.json, .npz  what the layers know about the test images: confusion, mistakes; after inspect also probes and maps
 diverged.json       how training failed, until the run is gone on with; changes.json: with which lr or alpha it then was
 checkpoints/        what --resume goes on from
 model.safetensors   the trained net with all that predicting needs
@@ -87,9 +87,10 @@ class RunFolder:
         return changes
 
     @property
-    def inside(self) -> dict[str, Any]:
-        """What its layers know, docs/inside.md; empty for a run that is not finished or of an older version."""
-        return self._read("inside.json") if (self.folder / "inside.json").is_file() else {}
+    def insight(self) -> dict[str, Any]:
+        """What its layers know, see docs/insight.md; empty for a run that is not finished or of an older version."""
+        path = self.insight_file(".json")
+        return self._read(path.name) if path.is_file() else {}
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -116,6 +117,11 @@ class RunFolder:
     def model(self) -> Path:
         """The trained net."""
         return self.folder / "model.safetensors"
+
+    def insight_file(self, suffix: str) -> Path:
+        """The file of what the layers know, ``.json`` or ``.npz``; runs of older versions call it ``inside``."""
+        newer, older = (self.folder / f"{stem}{suffix}" for stem in ("insight", "inside"))
+        return older if older.is_file() and not newer.is_file() else newer
 
     def create(self, config: Config, environment: dict[str, Any]) -> None:
         """Make the folder with its config and environment."""

@@ -23,14 +23,14 @@ from deepsup.insight import (
     measure,
     probe_layer,
 )
-from deepsup.training.build import build_network, taps_of
-from deepsup.runs.run_data import data_of
-from deepsup.runs.insight_files import record_knowledge
-from deepsup.runs.model import Model, load_model
-from deepsup.runs.evaluate import check_fits, named
 from deepsup.preprocess import to_tensor
+from deepsup.runs.evaluate import check_fits, named
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.insight_files import write_insight
+from deepsup.runs.model import Model, load_model
+from deepsup.runs.run_data import data_of
 from deepsup.supervision import supervise
+from deepsup.training.build import build_network, taps_of
 
 FILTERS = 60
 SHOWN_CLASSES = 10
@@ -56,7 +56,7 @@ def inspect(run: RunFolder, layer: str | None = None) -> dict[str, Any]:
     maps, pictures = maps_of(model, one_each(data), layer)
     first_right = agreement({**probed, "output": measured.scores}, measured.labels)
     more = {"probes": probes, "probe_agreement": first_right, "maps": maps}
-    return record_knowledge(run, measured, data.test.images, data.classes, more, arrays | pictures)
+    return write_insight(run, measured, data.test.images, data.classes, more, arrays | pictures)
 
 
 def inspect_image(

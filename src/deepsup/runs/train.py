@@ -29,7 +29,7 @@ from deepsup.runs.begin import (
 from deepsup.training.build import build_net, build_batches
 from deepsup.runs.run_data import data_to_train, digest, whitening_images
 from deepsup.runs.tensorboard import events_in
-from deepsup.runs.insight_files import record_knowledge
+from deepsup.runs.insight_files import write_insight
 from deepsup.runs.model import save_model
 from deepsup.runs.run import Run
 from deepsup.runs.stop import Stopped, stopped_by_signals
@@ -280,7 +280,7 @@ class Experiment:
             self.run.model, self.training.trained, self.normalize, self.data.classes, self.data.shape, self.config
         )
         if measured is not None:
-            record_knowledge(self.run, measured, self.data.test.images, self.data.classes)
+            write_insight(self.run, measured, self.data.test.images, self.data.classes)
         self.run.write_json(
             "result.json",
             {
