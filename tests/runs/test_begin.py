@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from deepsup.cli import main
 from deepsup.config import Config
 from deepsup.errors import DeepsupError, DivergedError, RunError
-from deepsup.runs.train import Watch, train
 from deepsup.runs.begin import default_name
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.train import Watch, train
 from deepsup.training import checkpoint
 
 

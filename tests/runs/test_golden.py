@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from deepsup.config import Config
-from deepsup.runs.train import Experiment, Watch
 from deepsup.recipes import find_recipe
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.train import Experiment, Watch
 from deepsup.training.distributed import Processes
 
 GOLDEN = Path(__file__).with_name("golden.json")

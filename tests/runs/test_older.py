@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 
 from deepsup.cli import main
 from deepsup.config import Config
-from deepsup.runs.train import train
-from deepsup.runs.model import load_model
 from deepsup.recipes import FLAT
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.model import load_model
+from deepsup.runs.train import train
 from deepsup.training import checkpoint
 
 NEWER = ("companion_length", "average")

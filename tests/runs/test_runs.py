@@ -23,10 +23,10 @@ from deepsup.cli import main
 from deepsup.config import Config, Phase
 from deepsup.data import load_data
 from deepsup.errors import ConfigError, DataError, DeepsupError, RunError, TrainingError
-from deepsup.runs.train import Watch, train
 from deepsup.runs.evaluate import evaluate, predict
-from deepsup.runs.model import load_model
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.model import load_model
+from deepsup.runs.train import Watch, train
 from deepsup.training import checkpoint
 
 TIMES = {"seconds", "images_per_second"}

@@ -13,13 +13,13 @@ from deepsup.cli import main
 from deepsup.config import Config
 from deepsup.data import load_data, subset
 from deepsup.errors import DataError, RunError
+from deepsup.networks import WhiteningConv2d, fit_whitening
 from deepsup.runs.evaluate import evaluate
+from deepsup.runs.folder import RunFolder
 from deepsup.runs.inspect import inspect
+from deepsup.runs.model import load_model
 from deepsup.runs.train import train
 from deepsup.training.build import build_net
-from deepsup.runs.model import load_model
-from deepsup.networks import WhiteningConv2d, fit_whitening
-from deepsup.runs.folder import RunFolder
 
 CLASSES = ("three", "eight", "nine")
 DIGITS = {"three": 3, "eight": 8, "nine": 9}

@@ -17,6 +17,8 @@ from deepsup.config import Config
 from deepsup.data import Part
 from deepsup.errors import DivergedError, RunError
 from deepsup.insight import Measurement, layers_facts, measure
+from deepsup.networks import WhiteningConv2d, fit_whitening
+from deepsup.preprocess import fit, to_tensor
 from deepsup.runs.begin import (
     FREE,
     MENDING,
@@ -26,17 +28,15 @@ from deepsup.runs.begin import (
     record_change,
     with_whole_path,
 )
-from deepsup.training.build import build_net, build_batches
-from deepsup.runs.run_data import data_to_train, digest, whitening_images
-from deepsup.runs.tensorboard import events_in
+from deepsup.runs.environment import environment_now
 from deepsup.runs.insight_files import write_insight
 from deepsup.runs.model import save_model
 from deepsup.runs.run import Run
+from deepsup.runs.run_data import data_to_train, digest, whitening_images
 from deepsup.runs.stop import Stopped, stopped_by_signals
-from deepsup.networks import WhiteningConv2d, fit_whitening
-from deepsup.preprocess import fit, to_tensor
-from deepsup.runs.environment import environment_now
+from deepsup.runs.tensorboard import events_in
 from deepsup.training import checkpoint
+from deepsup.training.build import build_batches, build_net
 from deepsup.training.distributed import Processes, joined
 from deepsup.training.loop import Training
 from deepsup.training.memory import kept_memory
