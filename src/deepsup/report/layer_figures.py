@@ -125,7 +125,9 @@ def draw_agreement(runs: Sequence[RunRecord]) -> Drawing | None:
     if key is None:
         return None
     layers = list(dict.fromkeys(layer for run in runs for layer in run.insight[key]))
-    alt = "; ".join(f"{run.name}: " + ", ".join(f"{layer} {n}" for layer, n in run.insight[key].items()) for run in runs)
+    alt = "; ".join(
+        f"{run.name}: " + ", ".join(f"{layer} {n}" for layer, n in run.insight[key].items()) for run in runs
+    )
     drawing = Drawing(
         "agreement",
         f"Images by the layer from which on they are right, by {KINDS[key]}. {alt}.",
