@@ -53,7 +53,7 @@ def test_means_and_deviations_over_seeds(pair: dict[str, list[RunRecord]], wide:
     kinds = {
         "CNN-SVM: plain net": ("CNN-SVM", "probes", (*TAPS, "output")),
         "DSN-SVM: trained with companions": ("DSN-SVM", "probes", (*TAPS, "output")),
-        "DSN-SVM: its companions' own answers": ("DSN-SVM", "layers", TAPS),
+        "DSN-SVM: its companions": ("DSN-SVM", "layers", TAPS),
     }
     assert lines.keys() == kinds.keys()
     for label, (method, key, layers) in kinds.items():

@@ -120,8 +120,8 @@ def lead(page: Page) -> str:
     [
         ((-0.9, -0.1), "companions lower the test error from 4.50 to 4.00 % (95 % interval -0.90 to -0.10 points"),
         ((0.1, 0.9), "companions raise the test error from 4.50 to 4.00 % (95 % interval +0.10 to +0.90 points"),
-        ((-0.9, 0.1), "which is no certain difference (95 % interval -0.90 to +0.10 points)"),
-        (None, "one seed cannot tell that from chance"),
+        ((-0.9, 0.1), "which is not a significant difference (95 % interval -0.90 to +0.10 points)"),
+        (None, "one seed cannot show whether that is more than chance"),
     ],
 )
 def test_the_first_screen_says_in_two_sentences_what_was_compared_and_what_came_out(

@@ -335,7 +335,7 @@ def test_several_runs_vote_by_their_scores(small: Config, whole: RunFolder, tmp_
             r"training diverged at epoch \d+, step \d+ .*lower lr \(now .*\) or alpha",
         ),
         ({"network": "cn"}, DeepsupError, "no network is called 'cn'"),
-        ({"network": "nowhere:net"}, ConfigError, "network=nowhere:net gives no net"),
+        ({"network": "nowhere:net"}, ConfigError, "network=nowhere:net cannot be built"),
         ({"network": "builtins:dict"}, ConfigError, "gives a dict; expected a torch.nn.Module"),
         ({"taps": ("conv9",)}, DeepsupError, "no layer 'conv9'"),
         ({"augment": "crp"}, ConfigError, "augment='crp'; did you mean 'crop'"),

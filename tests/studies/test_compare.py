@@ -95,7 +95,7 @@ def test_the_verb_in_two_processes_with_a_figure(digits: Path, tmp_path: Path, c
     assert main(words) == 0  # nothing is left to train
     text = capsys.readouterr().out
     assert "CNN-Softmax" in text
-    assert "one seed says nothing certain" in text
+    assert "one seed is not conclusive" in text
     assert text.splitlines()[-1] == f"report: {tmp_path / 'c' / 'report.html'}"
 
 

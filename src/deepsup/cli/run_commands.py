@@ -195,11 +195,11 @@ def _certain(difference: dict[str, Any]) -> bool:
 
 def _verdict(difference: dict[str, Any]) -> str:
     if difference["interval"] is None:
-        return "; one seed says nothing certain"
+        return "; one seed is not conclusive"
     low, high = difference["interval"]
     if low == high == 0:
         return "; no difference in any seed"
-    return "; better" if high < 0 else "; worse" if low > 0 else "; no certain difference: 0 lies inside"
+    return "; better" if high < 0 else "; worse" if low > 0 else "; not significant: the interval contains 0"
 
 
 def _many(count: int, what: str) -> str:

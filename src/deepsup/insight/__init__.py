@@ -1,4 +1,4 @@
-"""A trained net -> numbers: its scores, its errors, those of every companion, and what each layer knows."""
+"""Measure what each layer of a trained net knows: errors, linear probes, feature maps, gradient statistics."""
 
 from deepsup.insight.feature_maps import FeatureMaps, feature_maps, first_convolution
 from deepsup.insight.layer_errors import agreement, layer_insight, layers_facts

@@ -1,4 +1,4 @@
-"""Runs in, the same runs out with names and labels that tell them apart: what differs between them, else the folder."""
+"""Give runs distinct names and labels: by the settings in which they differ, or by folder."""
 
 import json
 import os
@@ -11,16 +11,16 @@ from typing import Any
 from deepsup.report.names import shorten
 from deepsup.report.read import RunRecord
 
-NONE = "\N{EN DASH}"  # where there is no number
-LONGEST = 24  # letters of a value that is part of a label
+NONE = "\N{EN DASH}"  # for missing numbers
+LONGEST = 24  # characters of a value in a label
 
 
-def tell_apart(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return the runs with names and labels of their own."""
+def labelled(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the runs with distinct names and labels."""
     names = unique_names([run.folder for run in runs])
     named = [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
     labels = {method: labels_of([run for run in named if run.method == method]) for method in {r.method for r in named}}
-    return [replace(run, told=labels[run.method][run.name]) for run in named]
+    return [replace(run, own_label=labels[run.method][run.name]) for run in named]
 
 
 def labels_of(runs: Sequence[RunRecord]) -> dict[str, str]:
@@ -51,7 +51,7 @@ def shown(value: Any) -> str:
 
 
 def unique_names(folders: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Return the folders' own names, with as much of the path before them as tells them apart.
+    """Return the names of folders, with as much of their paths as makes them distinct.
 
     >>> unique_names(["runs/a/dsn", "runs/b/dsn"])
     ['a/dsn', 'b/dsn']

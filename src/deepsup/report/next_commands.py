@@ -1,4 +1,4 @@
-"""The record of a comparison in, commands that can be pasted out: the same again with a change, and your own images."""
+"""Commands to paste after a comparison: the same with one change, or on your own images."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ from deepsup.config import Config
 from deepsup.data import KNOWN
 from deepsup.recipes import quick
 
-# what the comparison decides by itself, and so is no flag of the command
+# decided by the comparison, so not a flag of the command
 _DECIDED = {"data", "loss", "companion_loss", "lr", "validation", "select", "test", "tensorboard", "label_smoothing"}
 _OF_THE_NET = ("network", "network_options", "taps", "pool", "hidden", "companion_length", "companion_init")
 
@@ -26,7 +26,7 @@ def compare_again(table: Mapping[str, Any], name: str, **changes: Any) -> str:
 
 
 def compare_own(table: Mapping[str, Any]) -> str:
-    """Return the command that compares the same net on a folder of the reader's own images."""
+    """Return the command that compares the same net on the user's own images."""
     config = table.get("config", {})
     net = flags({key: config[key] for key in _OF_THE_NET if key in config})
     side = str(config.get("image_size") or 32)
@@ -60,7 +60,7 @@ def is_own_data(table: Mapping[str, Any]) -> bool:
 
 
 def more_images(table: Mapping[str, Any]) -> int | None:
-    """Return twice as many training images, or as many as there are; none where all were used or it is not known."""
+    """Return twice the number of training images, at most all of them; None if all were used or it is unknown."""
     size, data = table.get("config", {}).get("train_size"), table.get("config", {}).get("data")
     if not size or data not in KNOWN or size >= KNOWN[data].counts["train"]:
         return None

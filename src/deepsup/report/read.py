@@ -26,13 +26,13 @@ class RunRecord:
     """What its layers know: see docs/insight.md."""
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     """Images and maps that belong to ``insight``."""
-    told: str = ""
-    """What tells it from the other runs on a page, where its method does not."""
+    own_label: str = ""
+    """The label that distinguishes it from other runs of its method on a page."""
 
     @property
     def label(self) -> str:
         """What a figure calls it."""
-        return self.told or self.method
+        return self.own_label or self.method
 
     @property
     def supervised(self) -> bool:
