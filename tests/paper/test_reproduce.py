@@ -19,7 +19,8 @@ from deepsup.paper.reproduce import compared, told_row
 from deepsup.paper.targets import NAMES, TARGETS
 from deepsup.recipes import RECIPES
 from deepsup.runs.folder import RunFolder
-from deepsup.studies.study import Job, Outcome
+from deepsup.studies.pool import Job
+from deepsup.studies.study import Outcome
 
 
 @pytest.fixture(scope="module")

@@ -16,17 +16,17 @@ from deepsup.config import Config
 from deepsup.errors import DeepsupError, DivergedError, RunError
 from deepsup.runs.begin import default_name
 from deepsup.runs.folder import RunFolder
-from deepsup.runs.train import Watch, train
-from deepsup.training import checkpoint
+from deepsup.runs.train import train
+from deepsup.training import Callback, checkpoint
 
 
-class Poison(Watch):
+class Poison(Callback):
     """Makes a weight infinite after a step, as too high a rate would."""
 
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def stepped(self, training: Any) -> None:
+    def step_ended(self, training: Any) -> None:
         if training.iteration == self.at:
             with torch.no_grad():
                 next(training.net.parameters()).fill_(torch.inf)
@@ -36,7 +36,7 @@ class Poison(Watch):
 def lost(small: Config, tmp_path: Path) -> RunFolder:
     """A run that has diverged at step 10, with a checkpoint at step 9."""
     with pytest.raises(DivergedError):
-        train(small, tmp_path / "lost", watch=Poison(10))
+        train(small, tmp_path / "lost", callbacks=[Poison(10)])
     return RunFolder(tmp_path / "lost")
 
 
@@ -44,7 +44,7 @@ def test_a_divergence_says_how_to_go_on_and_that_works(
     small: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(DivergedError, match="training diverged at epoch 1, step 2") as caught:
-        train(small, tmp_path / "lost", watch=Poison(10))
+        train(small, tmp_path / "lost", callbacks=[Poison(10)])
     command = f"deepsup train --out {tmp_path / 'lost'} --resume --lr 0.001"
     rate = small.lr * (1 - (10.5 / 24 - small.warmup) / (1 - small.warmup))  # amid the 11th of 24 steps
     told = f"lower lr (now {rate:.3g}) or alpha ({small.alpha[0]:g}); {command} goes on from step 9"
@@ -83,12 +83,12 @@ def test_a_run_that_was_changed_and_killed_goes_on(lost: RunFolder, small: Confi
     """Killed before the next checkpoint: the last one still has the old rate."""
     lower = dataclasses.replace(small, lr=0.001)
 
-    class Crash(Watch):
-        def stepped(self, _training: Any) -> None:
+    class Crash(Callback):
+        def step_ended(self, _training: Any) -> None:
             raise RuntimeError("crash")
 
     with pytest.raises(RuntimeError, match="crash"):
-        train(lower, lost.folder, resume=True, watch=Crash())
+        train(lower, lost.folder, resume=True, callbacks=[Crash()])
     with pytest.raises(RunError, match=r"another config \(lr 0\.001 -> 0\.002\)"):  # sound again: nothing may change
         train(dataclasses.replace(small, lr=0.002), lost.folder, resume=True)
     assert train(lower, lost.folder, resume=True).finished

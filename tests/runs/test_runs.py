@@ -26,8 +26,8 @@ from deepsup.errors import ConfigError, DataError, DeepsupError, RunError, Train
 from deepsup.runs.evaluate import evaluate, predict
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import load_model
-from deepsup.runs.train import Watch, train
-from deepsup.training import checkpoint
+from deepsup.runs.train import train
+from deepsup.training import Callback, checkpoint
 
 TIMES = {"seconds", "images_per_second"}
 
@@ -121,13 +121,13 @@ def test_a_stall_divides_the_rate(small: Config, tmp_path: Path) -> None:
     assert rate < 1e-5  # at so low a rate it has stalled
 
 
-class Crash(Watch):
+class Crash(Callback):
     """Ends the training at a step, as a crash would."""
 
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def stepped(self, training: Any) -> None:
+    def step_ended(self, training: Any) -> None:
         if training.iteration == self.at:
             raise RuntimeError("crash")
 
@@ -156,7 +156,7 @@ def test_resumed_after_any_step_it_is_the_same(small: Config, tmp_path: Path, va
     for at in sorted(random.Random(0).sample(range(1, steps), 4)):
         folder = tmp_path / f"crash{at}"
         with pytest.raises(RuntimeError, match="crash"):
-            train(config, folder, watch=Crash(at))
+            train(config, folder, callbacks=[Crash(at)])
         torch.manual_seed(at)  # another state of the world
         assert_same(train(config, folder, resume=True), expected)
 
@@ -249,15 +249,14 @@ def test_phases_do_what_they_say(small: Config, tmp_path: Path) -> None:
     """Greedy phases move one companion and the layers below it alone; without companions, the trunk alone."""
     states: list[dict[str, torch.Tensor]] = []
 
-    class Note(Watch):
-        def started(self, training: Any, _run: RunFolder) -> None:
+    class Note(Callback):
+        def started(self, training: Any) -> None:
             states.append({name: value.clone() for name, value in training.net.state_dict().items()})
-            self.net = training.net
 
-        def epoch_ended(self, _record: dict[str, Any]) -> None:
-            states.append({name: value.clone() for name, value in self.net.state_dict().items()})
+        def epoch_ended(self, training: Any, _record: dict[str, Any]) -> None:
+            self.started(training)
 
-    train(dataclasses.replace(small, **VARIANTS["phases"]), tmp_path / "run", watch=Note())
+    train(dataclasses.replace(small, **VARIANTS["phases"]), tmp_path / "run", callbacks=[Note()])
     moved = [
         {name for name in after if not torch.equal(before[name], after[name])} for before, after in pairwise(states)
     ]

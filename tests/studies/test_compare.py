@@ -12,7 +12,7 @@ from deepsup.config import Config, Phase
 from deepsup.errors import ConfigError, RunError, TrainingError
 from deepsup.runs.folder import RunFolder
 from deepsup.studies.compare import METHODS, compare, paired
-from deepsup.studies.study import Job, run_job
+from deepsup.studies.pool import Job, run_job
 
 
 @pytest.fixture(scope="module")

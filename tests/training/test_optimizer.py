@@ -6,7 +6,7 @@ import torch
 from deepsup.config import Config, Phase
 from deepsup.recipes import caffe_cifar10
 from deepsup.training.build import build_net, build_objective, build_optimizer
-from deepsup.training.rates import learning_rate, phases_by_epoch, set_rates
+from deepsup.training.rates import learning_rate, phase_at, set_rates
 
 
 def caffe_rates(iteration: int) -> dict[tuple[bool, float], float]:
@@ -14,7 +14,7 @@ def caffe_rates(iteration: int) -> dict[tuple[bool, float], float]:
     config = caffe_cifar10()
     net = build_net(config, 10, (3, 32, 32))
     optimizer = build_optimizer(config, net)
-    _, phase, within = list(phases_by_epoch(config))[iteration // 500]  # 50,000 images in batches of 100
+    _, phase, within = phase_at(config, iteration // 500)  # 50,000 images in batches of 100
     lr = learning_rate(config, phase, within, 0.0, 0)
     set_rates(optimizer, lr, iteration, config.head_lr_decay)
     return {(group["head"], group["rate"]): group["lr"] for group in optimizer.param_groups}
@@ -40,11 +40,19 @@ def test_the_caffe_recipe_has_the_authors_rates(iteration: int, lr: float) -> No
 
 
 def test_the_caffe_recipe_has_the_authors_phases() -> None:
-    plan = list(phases_by_epoch(caffe_cifar10()))
+    plan = [phase_at(caffe_cifar10(), epoch) for epoch in range(caffe_cifar10().total_epochs)]
     assert len(plan) * 500 == 200_000
     assert [phase.companions for _, phase, _ in plan] == [True] * 100 + [False] * 300
     assert plan[100][1].reset_momentum
     assert caffe_cifar10().batch_size == 100
+
+
+def test_the_phase_of_an_epoch_is_found_without_counting_them_out() -> None:
+    """The oracle is the list of all epochs; a billion of them need no list."""
+    config = Config(phases=(Phase(2, 0.1), Phase(1, 0.2), Phase(3, 0.3)))
+    listed = [(i, phase, within) for i, phase in enumerate(config.plan) for within in range(phase.epochs)]
+    assert [phase_at(config, epoch) for epoch in range(6)] == listed
+    assert phase_at(Config(epochs=10**9), 10**9 - 1)[2] == 10**9 - 1
 
 
 def test_the_caffe_recipe_starts_within_the_authors_bounds() -> None:

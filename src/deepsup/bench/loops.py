@@ -81,12 +81,12 @@ def ours(task: Task, gradient_every: int = Config().gradient_every) -> Loop:
     net.trunk.load_state_dict(task.net().state_dict())
     processes = Processes()
     batches = build_batches(config, task.data, fit(config.normalize, task.data), processes)
-    epochs = Training(config, net, batches, processes).epochs()
+    training = Training(config, net, batches, processes)
 
     def turn() -> float:
-        with kept_memory():  # as an experiment does; the others get their turns without
+        with kept_memory():  # as deepsup train does; the others get their turns without
             began = time.perf_counter()
-            next(epochs)
+            training.train_epoch()
             return time.perf_counter() - began
 
     return Loop(turn, net.trunk)

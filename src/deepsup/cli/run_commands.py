@@ -55,7 +55,7 @@ def train(
         resume: go on with a run that was stopped; start it if there is none
         json: print one JSON object
     """
-    from deepsup.cli.progress import watching
+    from deepsup.cli.progress import training_display
     from deepsup.runs.folder import RunFolder
     from deepsup.runs.train import train as train_run
 
@@ -63,8 +63,8 @@ def train(
     if resume and out is not None and recipe is None and config is None and RunFolder(out).exists:
         config, held = out / "config.yaml", RunFolder(out).config
     chosen = options.resolved(held or options.base(recipe, config, Config()), settings)
-    with watching(chosen.total_epochs) as watch, resumable(lambda: _go_on(watch.folder)):
-        run = train_run(chosen, out, resume=resume, watch=watch)
+    with training_display(chosen.total_epochs) as display, resumable(lambda: _go_on(display.folder)):
+        run = train_run(chosen, out, resume=resume, callbacks=[display], keep_memory=True)
     result = run.result
     rows = [[name, f"{error:.2f} %"] for name, error in result["companions"].items()]
     if result["error"] is not None:
@@ -128,10 +128,12 @@ def compare(
     """
     from deepsup.cli.progress import counting
     from deepsup.studies.compare import compare as compare_methods
+    from deepsup.training.memory import kept_memory
 
     default = dataclasses.replace(quick(), train_size=None) if "data" in options.given(settings) else quick()
     chosen = options.resolved(options.base(recipe, config, default), settings)
-    with counting("runs") as watch, resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
+    words = f"the runs are in {out}; go on with: {same_command()}"
+    with counting("runs") as watch, resumable(lambda: words), kept_memory():
         answer = compare_methods(chosen, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
         _inspect_runs(answer, out)
     figure, report = _draw(answer, out)

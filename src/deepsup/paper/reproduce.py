@@ -19,7 +19,8 @@ from deepsup.runs.environment import environment_now
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.train import train
 from deepsup.studies.compare import paired
-from deepsup.studies.study import Outcome, Watcher, pool, run_study
+from deepsup.studies.pool import pool
+from deepsup.studies.study import Outcome, Watcher, run_study
 
 THEORY = "Theory: the lemmas and the theorem, simulated"
 

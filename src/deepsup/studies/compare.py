@@ -11,7 +11,8 @@ from typing import Any
 from deepsup.config import Config
 from deepsup.errors import ConfigError, TrainingError
 from deepsup.files import write_whole
-from deepsup.studies.study import Method, Outcome, Watcher, pool, run_study
+from deepsup.studies.pool import pool
+from deepsup.studies.study import Method, Outcome, Watcher, run_study
 from deepsup.training.build import device_of
 
 # name -> loss, and whether the net has companions

@@ -1,17 +1,18 @@
 """A config, an epoch and a step -> the learning rate of every group of parameters."""
 
-from collections.abc import Iterator
-
 import torch
 
 from deepsup.config import Config, Phase
 
 
-def phases_by_epoch(config: Config) -> Iterator[tuple[int, Phase, int]]:
-    """Yield, for every epoch of the training, the number of its phase, the phase, and the epoch within it."""
+def phase_at(config: Config, epoch: int) -> tuple[int, Phase, int]:
+    """Return the number of the phase that an epoch belongs to, the phase, and the epoch within it."""
+    within = epoch
     for index, phase in enumerate(config.plan):
-        for epoch in range(phase.epochs):
-            yield index, phase, epoch
+        if within < phase.epochs:
+            return index, phase, within
+        within -= phase.epochs
+    raise AssertionError(f"epoch {epoch} of {config.total_epochs}")
 
 
 def learning_rate(config: Config, phase: Phase, epoch: int, progress: float, divisions: int) -> float:
