@@ -80,7 +80,7 @@ class GCN:
         if self.by not in ("norm", "deviation"):
             raise DataError(f"GCN by {self.by!r}; expected 'norm' or 'deviation'")
 
-    def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is normalized by itself alone
+    def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is normalized independently
         """Learn nothing."""
         return {}
 
@@ -158,7 +158,7 @@ class LCN:
         if self.size < 1 or self.size % 2 == 0 or self.sigma <= 0 or self.threshold <= 0:
             raise DataError(f"{self}; expected an odd size, and a sigma and a threshold above 0")
 
-    def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is normalized by itself alone
+    def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is normalized independently
         """Learn nothing."""
         return {}
 
