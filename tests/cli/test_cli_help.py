@@ -99,9 +99,14 @@ def test_booleans_are_flags_and_the_old_spelling_still_works(name: str, monkeypa
 def test_every_kind_of_setting_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     words = "--alpha 0.1 0.2 --taps a b --train-size 5 --lr 1e-3 --pool 4 --network-options drop=0.3 widths=[1,2] a=b"
     config = parsed(*words.split(), "--hidden", "--loss", "softmax", monkeypatch=monkeypatch)
-    assert (config.alpha, config.taps, config.train_size, config.lr) == ((0.1, 0.2), ("a", "b"), 5, 0.001)
-    assert (config.pool, config.hidden, config.loss) == ("4", (), "softmax")
-    assert config.network_options == {"drop": 0.3, "widths": [1, 2], "a": "b"}
+    assert (config.objective.alpha, config.supervision.taps, config.data.train_size, config.optimizer.lr) == (
+        (0.1, 0.2),
+        ("a", "b"),
+        5,
+        0.001,
+    )
+    assert (config.supervision.pool, config.supervision.hidden, config.objective.loss) == ("4", (), "softmax")
+    assert config.network.options == {"drop": 0.3, "widths": [1, 2], "a": "b"}
 
 
 def test_the_table_of_targets_is_what_the_plans_say() -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from deepsup.runs.environment import environment_now
 
 from deepsup.data import KNOWN, is_present
 from deepsup.paper import read_record, repeat
-from deepsup.runs.environment import environment_now
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -31,7 +31,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 def trace(name: str, folder: Path) -> list[float]:
     """Return the objective at each of the first 20 steps."""
-    config = dataclasses.replace(find_recipe(name), **(SMALL | FAMILIES[name]))
+    config = find_recipe(name).replace(**(SMALL | FAMILIES[name]))
     experiment = Experiment(config, RunFolder(folder / name), Processes(), Watch())
     training, losses, before = experiment.training, [], 0.0
     assert isinstance(config, Config)
@@ -39,7 +39,7 @@ def trace(name: str, folder: Path) -> list[float]:
     def note() -> None:
         nonlocal before
         total = float(training.sums[1])
-        losses.append((total - before) / config.batch_size)
+        losses.append((total - before) / config.run.batch_size)
         before = total
 
     for _ in training.epochs(note):

@@ -42,7 +42,7 @@ def make_older(run: RunFolder) -> None:
 @pytest.fixture
 def flat(small: Config) -> Config:
     """What the older version trained: its companions were the paper's."""
-    return replace(small, **FLAT, limit_steps=8)
+    return small.replace(**FLAT, limit_steps=8)
 
 
 def test_a_recorded_config_trains_as_it_did(flat: Config, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_recorded_config_trains_as_it_did(flat: Config, tmp_path: Path) -> Non
 
 
 def test_an_older_run_is_read_and_gone_on_with(flat: Config, tmp_path: Path) -> None:
-    expected = train(replace(flat, limit_steps=12), tmp_path / "straight")
+    expected = train(flat.replace(limit_steps=12), tmp_path / "straight")
     run = train(flat, tmp_path / "older")
     net = load_model(run).net
     make_older(run)

@@ -16,7 +16,7 @@ def caffe_rates(iteration: int) -> dict[tuple[bool, float], float]:
     optimizer = build_optimizer(config, net)
     _, phase, within = list(phases_by_epoch(config))[iteration // 500]  # 50,000 images in batches of 100
     lr = learning_rate(config, phase, within, 0.0, 0)
-    set_rates(optimizer, lr, iteration, config.head_lr_decay)
+    set_rates(optimizer, lr, iteration, config.optimizer.head_lr_decay)
     return {(group["head"], group["rate"]): group["lr"] for group in optimizer.param_groups}
 
 
@@ -44,7 +44,7 @@ def test_the_caffe_recipe_has_the_authors_phases() -> None:
     assert len(plan) * 500 == 200_000
     assert [phase.companions for _, phase, _ in plan] == [True] * 100 + [False] * 300
     assert plan[100][1].reset_momentum
-    assert caffe_cifar10().batch_size == 100
+    assert caffe_cifar10().run.batch_size == 100
 
 
 def test_the_caffe_recipe_starts_within_the_authors_bounds() -> None:
@@ -90,14 +90,14 @@ def test_every_parameter_is_in_one_group() -> None:
 
 
 def test_annealing_by_epochs_and_by_stalls() -> None:
-    config = Config(anneal="epochs", anneal_at=(3, 5), anneal_factor=10, lr=1.0, epochs=8)
+    config = Config(anneal="step", anneal_at=(3, 5), anneal_factor=10, lr=1.0, epochs=8)
     rates = [learning_rate(config, config.plan[0], epoch, epoch / 8, 0) for epoch in range(8)]
     assert rates == pytest.approx([1, 1, 1, 0.1, 0.1, 0.01, 0.01, 0.01])
-    stalled = Config(anneal="stall", validation=10, lr=1.0)
+    stalled = Config(anneal="plateau", validation=10, lr=1.0)
     assert learning_rate(stalled, stalled.plan[0], 4, 0.5, 2) == pytest.approx(1 / 400)
 
 
 def test_the_triangle() -> None:
-    config = Config(anneal="triangle", warmup=0.25, lr=2.0)
+    config = Config(anneal="triangular", warmup=0.25, lr=2.0)
     at = [learning_rate(config, Phase(4, 2.0), 0, progress, 0) for progress in (0, 0.125, 0.25, 0.625, 1)]
     assert at == pytest.approx([0, 1, 2, 1, 0])

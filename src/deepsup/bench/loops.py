@@ -60,7 +60,7 @@ class Side:
     net: nn.Module
 
 
-def ours(task: Task, gradient_every: int = Config().gradient_every) -> Side:
+def ours(task: Task, gradient_every: int = Config().run.gradient_every) -> Side:
     """Return our own loop, as an experiment builds it."""
     config = Config(
         network=task.network,
@@ -75,12 +75,12 @@ def ours(task: Task, gradient_every: int = Config().gradient_every) -> Side:
         lr=task.lr,
         momentum=MOMENTUM,
         weight_decay=0,
-        anneal="epochs",
+        anneal="step",
     )
     net = build_net(config, len(task.data.classes), task.data.shape)
     net.trunk.load_state_dict(task.net().state_dict())
     processes = Processes()
-    batches = build_batches(config, task.data, fit(config.normalize, task.data), processes)
+    batches = build_batches(config, task.data, fit(config.data.normalize, task.data), processes)
     epochs = Training(config, net, batches, processes).epochs()
 
     def turn() -> float:

@@ -60,7 +60,7 @@ class Bar(Display):
         """Learn how many steps there are."""
         super().started(training, run)
         total = len(training.batches) * training.config.total_epochs
-        limit = training.config.limit_steps
+        limit = training.config.run.limit_steps
         self.progress.update(
             self.task, total=min(total, limit or total), completed=training.iteration, description=run.name
         )

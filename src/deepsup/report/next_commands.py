@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from deepsup.config import Config
@@ -20,7 +20,7 @@ def compare_again(table: Mapping[str, Any], name: str, **changes: Any) -> str:
     seeds = changes.get("seeds", len(table.get("seeds", [])) or 3)
     config = {**table.get("config", {}), **changes}
     new = "-".join([name, *(word for key, value in changes.items() for word in flag(key, value))])
-    words = ["--data", str(config.get("data", Config().data)), *flags(config)]
+    words = ["--data", str(config.get("data", Config().data.source)), *flags(config)]
     folder = re.sub(r"[/_]|-+", "-", new)
     return shlex.join(["deepsup", "compare", *words, "--seeds", str(seeds), "--out", f"runs/{folder}"])
 
@@ -35,7 +35,7 @@ def compare_own(table: Mapping[str, Any]) -> str:
 
 def flags(config: Mapping[str, Any]) -> list[str]:
     """Return the flags of all knobs that differ from what ``deepsup compare --data NAME`` sets by itself."""
-    usual = replace(quick(), train_size=None).to_dict()
+    usual = quick().replace(train_size=None).to_dict()
     if config.get("network", usual["network"]) != usual["network"]:
         usual["network_options"] = {}  # those of the usual network only
     words: list[str] = []
@@ -56,7 +56,7 @@ def flag(name: str, value: Any) -> list[str]:
 
 def is_own_data(table: Mapping[str, Any]) -> bool:
     """Whether the comparison was made on the user's own folder or file."""
-    return table.get("config", {}).get("data", Config().data) not in KNOWN
+    return table.get("config", {}).get("data", Config().data.source) not in KNOWN
 
 
 def more_images(table: Mapping[str, Any]) -> int | None:

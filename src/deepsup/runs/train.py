@@ -80,14 +80,14 @@ def train(
         return run
     if resume:
         logger.info("%s %s", "going on with" if began else "starting", run.folder)
-    with joined(config.device) as processes:
+    with joined(config.run.device) as processes:
         Experiment(config, run, processes, watch or Watch()).go()
     return run
 
 
 def limit_of(config: Config) -> float:
     """Return how many steps a run may take."""
-    return float("inf") if config.limit_steps is None else config.limit_steps
+    return float("inf") if config.run.limit_steps is None else config.run.limit_steps
 
 
 class Experiment:
@@ -96,14 +96,14 @@ class Experiment:
     def __init__(self, config: Config, run: Run, processes: Processes, watch: Watch) -> None:
         self.config, self.run, self.processes, self.watch = config, run, processes, watch
         self.data, self.split = data_to_train(run, config)
-        self.normalize = fit(config.normalize, self.data)
-        random.seed(config.seed)
-        np.random.seed(config.seed)  # noqa: NPY002 - a network of the user's own may draw from it
-        torch.manual_seed(config.seed)
+        self.normalize = fit(config.data.normalize, self.data)
+        random.seed(config.run.seed)
+        np.random.seed(config.run.seed)  # noqa: NPY002 - a network of the user's own may draw from it
+        torch.manual_seed(config.run.seed)
         net = build_net(config, len(self.data.classes), self.data.shape)
         if any(isinstance(layer, WhiteningConv2d) for layer in net.modules()):
             fit_whitening(net.trunk, self.normalize(to_tensor(whitening_images(config, self.data.train))))
-        torch.manual_seed(1_000_003 * (config.seed + 1) + processes.rank)  # each process its own dropout
+        torch.manual_seed(1_000_003 * (config.run.seed + 1) + processes.rank)  # each process its own dropout
         self.training = Training(config, net, build_batches(config, self.data, self.normalize, processes), processes)
         self.data_digest = digest(self.data)
         self.seconds = 0.0
@@ -152,7 +152,7 @@ class Experiment:
             check_same(self.run, self.config.to_dict(), held.to_dict(), free)
             if state["data"] != self.data_digest:
                 raise RunError(
-                    f"{self.run.folder} was begun with other training images or classes than {self.config.data} "
+                    f"{self.run.folder} was begun with other training images or classes than {self.config.data.source} "
                     f"holds now; expected the same; bring them back, or choose another --out"
                 )
             self.training.restore(state)
@@ -175,9 +175,9 @@ class Experiment:
     def due(self) -> bool:
         """Whether it is time for a checkpoint, in all processes alike."""
         config, training = self.config, self.training
-        if config.checkpoint_steps is not None and training.iteration % config.checkpoint_steps == 0:
+        if config.run.checkpoint_steps is not None and training.iteration % config.run.checkpoint_steps == 0:
             return True
-        return self.processes.any(time.monotonic() - self._saved_at >= 60 * config.checkpoint_minutes)
+        return self.processes.any(time.monotonic() - self._saved_at >= 60 * config.run.checkpoint_minutes)
 
     def save(self) -> None:
         """Write a checkpoint; weights that are no numbers are never written."""
@@ -193,19 +193,19 @@ class Experiment:
         }
         if self.processes.first:
             checkpoint.save(checkpoint.step_path(self.run.checkpoints, training.iteration), state)
-            checkpoint.keep_last(self.run.checkpoints, self.config.keep)
+            checkpoint.keep_last(self.run.checkpoints, self.config.run.keep)
         self._saved_at = time.monotonic()
 
     def judged(self, epoch: int) -> dict[str, Any]:
         """Return the validation error, and the test error where it is to be recorded; keep the best weights."""
         judged: dict[str, Any] = {}
-        every = self.config.validate_every
+        every = self.config.run.validate_every
         if self.data.validation is not None and every and (epoch + 1) % every == 0:
             errors = self.errors(self.data.validation)
             judged = {"validation_error": errors[0], "validation_companions": errors[1]}
             if self.training.judge(epoch, errors[0]) and self.processes.first:
                 checkpoint.save(self.run.checkpoints / "best.pt", {"net": self.training.trained.state_dict()})
-        every = self.config.test_every
+        every = self.config.run.test_every
         if every and (epoch + 1) % every == 0:
             measured = self.measured(self.data.test) if self.processes.first else None
             judged["test_error"], judged["test_companions"] = self.shared_errors(measured)
@@ -229,11 +229,11 @@ class Experiment:
 
     def remedy(self) -> str:
         """Return what to do after a divergence."""
-        if self.config.phases:
+        if self.config.run.phases:
             return "the rates are those of the phases: lower them and start again in another folder (--out)"
         held = checkpoint.all_steps(self.run.checkpoints)
         where = f"goes on from step {int(held[-1].stem.split('-')[1])}" if held else "starts it again"
-        return f"deepsup train --out {self.run.folder} --resume --lr {self.config.lr / 10:g} {where}"
+        return f"deepsup train --out {self.run.folder} --resume --lr {self.config.optimizer.lr / 10:g} {where}"
 
     def errors(self, part: Part) -> tuple[float, dict[str, float]]:
         """Return the errors of output and companions on a part, the same in all processes."""
@@ -254,7 +254,7 @@ class Experiment:
 
     def events(self) -> AbstractContextManager[Callable[[dict[str, Any]], None]]:
         """Give what writes events, or does nothing where they are not asked for."""
-        writing = self.config.tensorboard and self.processes.first
+        writing = self.config.run.tensorboard and self.processes.first
         return events_in(self.run.folder, self.training.epoch) if writing else nullcontext(lambda _: None)
 
     def elapsed(self) -> float:
@@ -263,10 +263,10 @@ class Experiment:
 
     def finish(self) -> None:
         """Read the test set, once, and leave the model and the result."""
-        if self.config.select == "best":
+        if self.config.run.select == "best":
             self.training.trained.load_state_dict(checkpoint.load(self.run.checkpoints / "best.pt")["net"])
-        measured = self.measured(self.data.test) if self.config.test and self.processes.first else None
-        error, companions = self.shared_errors(measured) if self.config.test else (None, {})
+        measured = self.measured(self.data.test) if self.config.run.test and self.processes.first else None
+        error, companions = self.shared_errors(measured) if self.config.run.test else (None, {})
         validation = self.errors(self.data.validation)[0] if self.data.validation is not None else None
         if self.processes.first:
             self.leave(measured, error, companions, validation)

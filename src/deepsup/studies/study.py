@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -51,8 +51,8 @@ class Job:
     folder: Path
 
     def __str__(self) -> str:
-        stage = "" if self.config.test else "choosing: "
-        return f"{stage}{self.method}, {self.choice}, seed {self.config.seed}"
+        stage = "" if self.config.run.test else "choosing: "
+        return f"{stage}{self.method}, {self.choice}, seed {self.config.run.seed}"
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,13 @@ def search_jobs(method: Method, folder: Path) -> Iterator[Job]:
         return
     for choice, config in method.choices.items():
         trial = method.trial(config)
-        available = len(load_data(trial.data, image_size=trial.image_size).train)
-        wanted = trial.train_size or available
+        available = len(load_data(trial.data.source, image_size=trial.data.image_size).train)
+        wanted = trial.data.train_size or available
         held = max(1, min(max(available // 5, available - wanted), 5000))  # all not trained on, at least a fifth
         size = min(wanted, available - held)
-        for seed in range(trial.seed, trial.seed + method.searches):
-            candidate = replace(
-                trial, validation=held, train_size=size, validate_every=0, test=False, test_every=0, seed=seed
+        for seed in range(trial.run.seed, trial.run.seed + method.searches):
+            candidate = trial.replace(
+                validation=held, train_size=size, validate_every=0, test=False, test_every=0, seed=seed
             )
             yield Job(method.name, choice, candidate, folder / "search" / f"{slug(method.name)}-{choice}-seed{seed}")
 
@@ -125,9 +125,9 @@ def choose(method: Method, scores: Mapping[str, Sequence[float]]) -> str:
 def final_jobs(method: Method, choice: str, folder: Path) -> Iterator[Job]:
     """Yield the runs of one method: one a seed, with the settings chosen."""
     config = method.choices[choice]
-    for seed in range(config.seed, config.seed + method.seeds):
+    for seed in range(config.run.seed, config.run.seed + method.seeds):
         name = f"{slug(method.name)}-{choice}-seed{seed}"
-        yield Job(method.name, choice, replace(config, seed=seed), folder / name)
+        yield Job(method.name, choice, config.replace(seed=seed), folder / name)
 
 
 def slug(name: str) -> str:

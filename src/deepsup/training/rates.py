@@ -16,9 +16,9 @@ def phases_by_epoch(config: Config) -> Iterator[tuple[int, Phase, int]]:
 
 def learning_rate(config: Config, phase: Phase, epoch: int, progress: float, divisions: int) -> float:
     """Return the rate at an epoch of a phase; ``progress`` of the training within 0 and 1, ``divisions`` by stalls."""
-    if config.anneal == "triangle" and not config.phases:
-        up = progress / config.warmup if config.warmup else 1.0
-        return phase.lr * min(up, (1 - progress) / max(1 - config.warmup, 1e-12), 1.0)
+    if config.optimizer.anneal == "triangular" and not config.run.phases:
+        up = progress / config.optimizer.warmup if config.optimizer.warmup else 1.0
+        return phase.lr * min(up, (1 - progress) / max(1 - config.optimizer.warmup, 1e-12), 1.0)
     divisions += sum(epoch >= stop for stop in phase.anneal_at)
     return phase.lr / phase.anneal_factor**divisions
 
