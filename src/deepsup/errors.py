@@ -38,7 +38,7 @@ class NetworkError(DeepsupError, ValueError):
 
 
 class ConfigError(DeepsupError, ValueError):
-    """A knob that does not exist or has a value it cannot have."""
+    """A setting that does not exist or has a value it cannot have."""
 
 
 class RunError(DeepsupError, ValueError):

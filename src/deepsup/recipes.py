@@ -109,7 +109,7 @@ def rival(data: str, network: str, epochs: int, lr: float, normalize: str, **mor
         data=data, network=network, epochs=epochs, lr=lr, normalize=normalize, taps=("none",), loss="softmax",
         batch_size=128, anneal="triangular", warmup=0.01, published_rates=True,
     )  # fmt: skip
-    return config.replace(**more)  # type: ignore[arg-type]
+    return config.replace(**more)
 
 
 def cnn_mnist() -> Config:

@@ -1,4 +1,6 @@
-"""Rates and groups: the authors' code at chosen iterations, annealing, triangles, and what decays."""
+"""Rates and groups: the authors' code at chosen iterations, schedules, AdamW, and what decays."""
+
+import math
 
 import pytest
 import torch
@@ -89,12 +91,48 @@ def test_every_parameter_is_in_one_group() -> None:
     assert len(grouped) == len({id(p) for p in grouped}) == len(list(net.parameters()))
 
 
-def test_annealing_by_epochs_and_by_stalls() -> None:
+def test_the_step_and_the_plateau_schedule() -> None:
     config = Config(anneal="step", anneal_at=(3, 5), anneal_factor=10, lr=1.0, epochs=8)
     rates = [learning_rate(config, config.plan[0], epoch, epoch / 8, 0) for epoch in range(8)]
     assert rates == pytest.approx([1, 1, 1, 0.1, 0.1, 0.01, 0.01, 0.01])
     stalled = Config(anneal="plateau", validation=10, lr=1.0)
     assert learning_rate(stalled, stalled.plan[0], 4, 0.5, 2) == pytest.approx(1 / 400)
+
+
+@pytest.mark.parametrize("warmup", [0.0, 0.25, 1.0])
+def test_the_cosine_is_its_closed_form(warmup: float) -> None:
+    config = Config(anneal="cosine", warmup=warmup, lr=2.0)
+    for progress in (step / 40 for step in range(40)):
+        if progress < warmup:
+            expected = 2.0 * progress / warmup
+        else:
+            expected = 2.0 * (1 + math.cos(math.pi * (progress - warmup) / (1 - warmup))) / 2
+        assert learning_rate(config, config.plan[0], 0, progress, 0) == pytest.approx(expected), progress
+    assert learning_rate(config, config.plan[0], 0, 1.0, 0) == pytest.approx(0)
+
+
+def test_adamw_is_that_of_torch_on_every_parameter_with_its_own_rate_and_decay() -> None:
+    """The oracle: one torch.optim.AdamW per parameter, on the same gradients."""
+    torch.manual_seed(0)
+    config = Config(optimizer="adamw", lr=0.01, head_lr=0.5, bias_lr=2.0, weight_decay=0.1, anneal="cosine", warmup=0.2)
+    net = build_net(config, 10, (1, 28, 28))
+    optimizer = build_optimizer(config, net)
+    assert type(optimizer) is torch.optim.AdamW
+    expected = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
+    alone = {name: torch.optim.AdamW([weight], betas=(0.9, 0.999), eps=1e-8) for name, weight in expected.items()}
+    for step in range(5):
+        lr = learning_rate(config, config.plan[0], 0, (step + 0.5) / 5, 0)
+        set_rates(optimizer, lr, step, head_lr_decay=False)
+        for name, parameter in net.named_parameters():
+            parameter.grad = torch.randn_like(parameter)
+            multiple = 0.5 if name.startswith("heads.") else 2.0 if parameter.ndim == 1 else 1.0
+            (group,) = alone[name].param_groups
+            group |= {"lr": multiple * lr, "weight_decay": 0.1 if parameter.ndim > 1 else 0.0}
+            expected[name].grad = parameter.grad.clone()
+            alone[name].step()
+        optimizer.step()
+    for name, parameter in net.named_parameters():
+        torch.testing.assert_close(parameter.detach(), expected[name], rtol=1e-6, atol=1e-8)
 
 
 def test_the_triangle() -> None:

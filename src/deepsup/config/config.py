@@ -64,9 +64,7 @@ class Config:
                 f"judge every epoch"
             )
         if anneal == "cosine" and self.run.phases:
-            raise ConfigError(
-                "anneal=cosine with phases; expected anneal=step: phases have learning rates of their own"
-            )
+            raise ConfigError("anneal=cosine with phases; expected anneal=step: each phase has its own learning rate")
 
     if not TYPE_CHECKING:  # our own code reads groups, and the type checker sees to it
 
@@ -98,14 +96,14 @@ class Config:
         return sides[epoch * len(sides) // self.total_epochs] if sides else None
 
     def replace(self, **changes: Any) -> Config:
-        """Return a Config with some settings changed, given by name or in groups: ``config.replace(lr=0.1, seed=3)``."""
+        """Return a Config with some settings changed, by name or in groups: ``config.replace(lr=0.1, seed=3)``."""
         return Config(**{**self._named(), **by_name(changes)})
 
     def _named(self) -> dict[str, Any]:
         return {name: getattr(getattr(self, group), field) for name, (group, field) in PLACES.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings by name, in plain types and without groups: what YAML files, records and checkpoints hold."""
+        """Return all settings by name, without groups, in plain types: what files, records and checkpoints hold."""
         return {name: plain_types(value) for name, value in self._named().items()}
 
     @staticmethod

@@ -54,21 +54,23 @@ class Setting(NamedTuple):
         return _docs(self.group.__module__)[self.group.__name__, self.field]
 
 
-@cache
-def settings_of(group: type[Settings]) -> tuple[Setting, ...]:
+def settings_of(group: type[Any]) -> list[Setting]:
     """Return the fields of a group, in order; a field's metadata may give it another name."""
-    kinds, found = get_type_hints(group, include_extras=True), fields(group)  # type: ignore[arg-type] # a dataclass
-    return tuple(Setting(group, each.name, each.metadata.get("name", each.name), kinds[each.name]) for each in found)
+    kinds = _kinds(group)  # type: ignore[arg-type] # mypy takes classes for unhashable
+    return [Setting(group, each.name, each.metadata.get("name", each.name), kinds[each.name]) for each in fields(group)]
+
+
+@cache
+def _kinds(group: type[Any]) -> dict[str, Any]:
+    """Return field -> type, bounds included."""
+    return get_type_hints(group, include_extras=True)
 
 
 @cache
 def _docs(module: str) -> dict[tuple[str, str], str]:
     """Return class and field -> the string literal below the field, which Python itself does not keep."""
-    classes = [
-        node for node in ast.parse(inspect.getsource(sys.modules[module])).body if isinstance(node, ast.ClassDef)
-    ]
-    found = {}
-    for node in classes:
+    tree, found = ast.parse(inspect.getsource(sys.modules[module])), {}
+    for node in (each for each in tree.body if isinstance(each, ast.ClassDef)):
         for above, below in pairwise(node.body):
             match above, below:
                 case ast.AnnAssign(target=ast.Name(id=field)), ast.Expr(value=ast.Constant(value=str(doc))):
@@ -77,7 +79,7 @@ def _docs(module: str) -> dict[tuple[str, str], str]:
 
 
 def typed(setting: Setting, kind: Any, value: Any) -> Any:
-    """Return a value as ``kind``, the type of the setting or a part of it; refuse others in the words the user typed."""
+    """Return a value as ``kind``, the setting's type or a part of it; refuse others in the words the user typed."""
     origin, (first, *rest) = get_origin(kind), get_args(kind) or (kind,)
     if origin in (Union, UnionType):  # with None
         return None if value is None else typed(setting, first, value)
@@ -114,7 +116,7 @@ def bounded(setting: Setting, bounds: Bounds, value: float) -> float:
     raise ConfigError(f"{setting.name}={value}; expected a number of at least {bounds.least:g}{most}: {setting.doc}")
 
 
-def from_mapping(group: type[Settings], given: Any) -> Settings:
+def from_mapping(group: type[Any], given: Any) -> Any:
     """Make a group, such as a phase, of keys and values."""
     name, known = group.__name__.lower(), [setting.field for setting in settings_of(group)]
     if not isinstance(given, Mapping):
@@ -122,7 +124,7 @@ def from_mapping(group: type[Settings], given: Any) -> Settings:
     for key in given:
         if key not in known:
             raise ConfigError(f"a {name} has no key {key!r}; {nearest(str(key), known)}")
-    needed = [each.name for each in fields(group) if each.default is MISSING]  # type: ignore[arg-type] # a dataclass
+    needed = [each.name for each in fields(group) if each.default is MISSING]
     if not given.keys() >= set(needed):
         raise ConfigError(f"{name} {dict(given)}; expected at least {' and '.join(needed)}")
     return group(**given)

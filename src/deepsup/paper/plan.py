@@ -161,10 +161,10 @@ def differences(config: Config, full: Config) -> str:
     told = []
     if (config.data.train_size or size) != size:
         told.append(f"{config.data.train_size:,} training images, not {size:,}")
-    for name, words in (("total_epochs", "{} epochs, not {}"), ("batch_size", "batch {}, not {}")):
-        ours, theirs = getattr(config, name), getattr(full, name)
-        if ours != theirs:
-            told.append(words.format(ours, theirs))
+    if config.total_epochs != full.total_epochs:
+        told.append(f"{config.total_epochs} epochs, not {full.total_epochs}")
+    if config.run.batch_size != full.run.batch_size:
+        told.append(f"batch {config.run.batch_size}, not {full.run.batch_size}")
     if config.network.name != full.network.name:
         told.append(f"the net {config.network.name}, not {full.network.name}")
     return "; ".join(told)

@@ -39,7 +39,7 @@ def four(config: Config, preset: str, seeds: int, searches: int, trial: dict[str
     """Return the four methods, each with its rates, those with companions with their alphas too."""
     return [
         Method(method, at(for_method(config, method), rates(preset), ALPHAS), seeds, searches,
-            trial=lambda given: given.replace(**(trial or {})))  # type: ignore[arg-type] # sizes and epochs
+            trial=lambda given: given.replace(**(trial or {})))
         for method in METHODS
     ]  # fmt: skip
 
@@ -155,7 +155,7 @@ def cifar_pair(preset: str) -> Plan:
     if preset == "cpu":
         differs += "; no |w|^2, C = 1, alpha constant; taps on the raw convolutions, as the authors' code has them"
     rows = tuple(
-        Row(Method(method, at(for_method(config, method), chosen), seeds, trial=lambda given: given.replace(**cut)),  # type: ignore[arg-type]
+        Row(Method(method, at(for_method(config, method), chosen), seeds, trial=lambda given: given.replace(**cut)),
             differs=differs)
         for method in ("DSN-SVM", "CNN-SVM")
     )  # fmt: skip

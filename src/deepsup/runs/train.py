@@ -66,7 +66,7 @@ def train(
 ) -> Run:
     """Train one net and return its run folder.
 
-    config: what to train; by default, and with ``resume`` where the run has its own, all knobs' defaults.
+    config: what to train; by default, and with ``resume`` where the run has its own, the defaults.
     out: the run's folder; default ``runs/`` and a name out of the config.
     resume: go on where the run was stopped; start it if there is none. After a divergence, lr, head_lr and alpha may
         be others than before.
@@ -146,7 +146,7 @@ class Experiment:
         """Go back to a checkpoint of this config and these data."""
         state = checkpoint.load(path)
         try:
-            held = Config.recorded(state["config"], str(path))  # an older one has fewer knobs
+            held = Config.recorded(state["config"], str(path))  # an older one has fewer settings
             changed = {key for change in self.run.changes for key in change["changed"]}
             free = FREE | changed | (MENDING if self.run.diverged is not None else set())
             check_same(self.run, self.config.to_dict(), held.to_dict(), free)

@@ -46,8 +46,9 @@ def compare(
         raise ConfigError(f"rates={tuple(rates)}; expected learning rates above 0")
     if config.run.phases or config.optimizer.anneal == "plateau" or config.run.select == "best":
         raise ConfigError(
-            f"compare chooses one learning rate a method and then trains on all images; phases, "
-            f"anneal={config.optimizer.anneal} or select={config.run.select} do not go with that; expected anneal epochs or triangle"
+            f"compare chooses one learning rate per method and then trains on all images, without phases; got "
+            f"anneal={config.optimizer.anneal}, select={config.run.select}, {len(config.run.phases)} phases; expected "
+            f"anneal step, triangular or cosine, and select last"
         )
     device_of(config)
     folder = Path(out)
@@ -67,11 +68,9 @@ def at_rates(config: Config, rates: Sequence[float]) -> dict[str, Config]:
 def for_method(config: Config, method: str) -> Config:
     """Return the config of one method: its loss, and its companions on or off."""
     loss, supervised = METHODS[method]
-    taps = (
-        (("network",) if config.supervision.taps in (("none",), ()) else config.supervision.taps)
-        if supervised
-        else ("none",)
-    )
+    taps = config.supervision.taps if supervised else ("none",)
+    if supervised and taps in (("none",), ()):
+        taps = ("network",)
     smoothing = config.objective.label_smoothing if loss == "softmax" else 0.0
     return config.replace(loss=loss, companion_loss=None, taps=taps, label_smoothing=smoothing)
 

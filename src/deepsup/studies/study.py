@@ -191,7 +191,7 @@ def run_job(job: Job, threads: int) -> dict[str, Any]:
     """Train one run, or go on with it; a divergence is a result too, and stays one."""
     run = RunFolder(job.folder)
     if run.diverged is not None:
-        check_same(run, with_whole_path(job.config).to_dict(), run.diverged["config"])
+        check_same(run, with_whole_path(job.config).to_dict(), Config.recorded(run.diverged["config"]).to_dict())
         return failure(run)
     before, logger = torch.get_num_threads(), logging.getLogger("deepsup")
     torch.set_num_threads(threads)

@@ -206,10 +206,8 @@ class Training:
         if error < self.best_error:
             self.best_error, self.best_epoch = error, epoch
             return True
-        if (
-            self.config.optimizer.anneal == "plateau"
-            and (epoch - self.best_epoch) % self.config.optimizer.patience == 0
-        ):
+        optimizer = self.config.optimizer
+        if optimizer.anneal == "plateau" and (epoch - self.best_epoch) % optimizer.patience == 0:
             self.divisions += 1
         return False
 
