@@ -1,7 +1,6 @@
 """Every target at smoke: the right runs, the right lines, resumed where stopped, and repeated to the digit."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,7 +103,7 @@ def test_a_recorded_row_repeats_to_the_digit(out: Path, tmp_path: Path, capsys: 
 def test_a_training_that_diverges_is_a_result() -> None:
     ended = {"error": 3.0, "companions": {"conv1": 9.0}, "seconds": 60.0}
     config = Config()
-    jobs = [Job("a", "lr1", replace(config, seed=seed), Path()) for seed in (0, 1, 2)]
+    jobs = [Job("a", "lr1", config.replace(seed=seed), Path()) for seed in (0, 1, 2)]
     outcome = Outcome("a", "lr1", config, {}, jobs, [ended, {"failed": "diverged"}, {**ended, "error": 5.0}])
     row = plan_of("robustness", "cpu", Path()).rows[0]
     with pytest.MonkeyPatch.context() as patch:
@@ -134,12 +133,12 @@ def test_the_paper_preset_is_the_recipes() -> None:
     for name, table in TABLES.items():
         rows = {row.method.name: row for row in plan_of(name, "paper", Path()).rows}
         for method, (error, recipe) in table.rows.items():
-            full = replace(RECIPES[recipe](), tensorboard=False)
+            full = RECIPES[recipe]().replace(tensorboard=False)
             assert rows[method].paper == error
-            assert [config.lr / full.lr for config in rows[method].method.choices.values()] == pytest.approx(
-                [0.3, 1, 3]
-            )
-            assert all(replace(config, lr=full.lr) == full for config in rows[method].method.choices.values())
+            assert [
+                config.optimizer.lr / full.optimizer.lr for config in rows[method].method.choices.values()
+            ] == pytest.approx([0.3, 1, 3])
+            assert all(config.replace(lr=full.optimizer.lr) == full for config in rows[method].method.choices.values())
     assert plan_of("svhn", "paper", Path()).rows[0].method.choices["lr0.001"].extra
     nets = {c.network for row in plan_of("fig2b", "paper", Path()).rows for c in row.method.choices.values()}
     assert nets == {"nin-mnist"}
@@ -148,7 +147,7 @@ def test_the_paper_preset_is_the_recipes() -> None:
 def test_what_differs_is_said() -> None:
     full = RECIPES["dsn-cifar10"]()
     assert differences(full, full) == ""
-    said = differences(replace(full, train_size=1000, epochs=8, network="fast"), full)
+    said = differences(full.replace(train_size=1000, epochs=8, network="fast"), full)
     assert said == "1,000 training images, not 50,000; 8 epochs, not 400; the net fast, not nin-cifar10"
 
 
@@ -168,9 +167,9 @@ def test_minutes_are_stated_and_grow_with_the_work(capsys: pytest.CaptureFixture
 def test_a_fast_recipe_is_trained_as_it_stands_and_without_companions(name: str) -> None:
     plan = plan_of(name, "cpu", Path())
     supervised, plain = plan.rows[-2:]
-    recipe = replace(RECIPES[name](), tensorboard=False)
+    recipe = RECIPES[name]().replace(tensorboard=False)
     assert supervised.method.choices == {"recipe": recipe}
-    assert plain.method.choices == {"recipe": replace(recipe, taps=("none",))}
+    assert plain.method.choices == {"recipe": recipe.replace(taps=("none",))}
     assert recipe.taps != ("none",)
     assert supervised.method.seeds == plain.method.seeds == (3 if MINUTES[name] < 30 else 1)
     assert plan.pairs == ((WITH, WITHOUT),)
@@ -184,16 +183,16 @@ def test_few_images_set_companions_beside_none_at_every_size() -> None:
     assert plan.pairs == tuple((f"{WITH}, {size:,} images", f"{WITHOUT}, {size:,} images") for size in FEW)
     for row in plan.rows:
         for config in row.method.choices.values():
-            assert config.train_size == row.x
-            assert (config.taps == ("none",)) == (row.line == WITHOUT)
+            assert config.data.train_size == row.x
+            assert (config.supervision.taps == ("none",)) == (row.line == WITHOUT)
         assert row.method.seeds == 5
-    rates = [{config.lr for config in row.method.choices.values()} for row in plan.rows]
+    rates = [{config.optimizer.lr for config in row.method.choices.values()} for row in plan.rows]
     assert all(each == rates[0] for each in rates)  # both choose from the same rates
 
 
 def test_minutes_of_the_fast_net_grow_with_its_width() -> None:
     narrow, wide = (
-        replace(RECIPES["fast-cifar10"](), network_options={"widths": widths})
+        RECIPES["fast-cifar10"]().replace(network_options={"widths": widths})
         for widths in ([32, 128, 128], [64, 256, 256])
     )
     assert seconds(wide) > 2 * seconds(narrow)

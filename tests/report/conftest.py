@@ -94,7 +94,7 @@ def make_comparison(make_run: Callable[..., Path], tmp_path: Path) -> Callable[.
         difference = {"mean": -0.5, "interval": interval}
         table = {
             "methods": methods, "differences": {"DSN-SVM - CNN-SVM": difference}, "seeds": [0, 1],
-            "config": {"data": "mnist-mini", "network": quick().network, "train_size": size, "epochs": 3},
+            "config": {"data": "mnist-mini", "network": quick().network.name, "train_size": size, "epochs": 3},
         }  # fmt: skip
         (tmp_path / name / "comparison.json").write_text(json.dumps(table))
         return tmp_path / name

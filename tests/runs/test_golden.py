@@ -3,7 +3,6 @@
 Renew after an intended change: ``python tests/runs/test_golden.py``, and say why in LOG.md.
 """
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 def trace(name: str, folder: Path) -> list[float]:
     """Return the objective at each of the first 19 steps."""
-    config = dataclasses.replace(find_recipe(name), **(SMALL | FAMILIES[name]))
+    config = find_recipe(name).replace(**(SMALL | FAMILIES[name]))
     losses = Losses()
     Trainer(config, RunFolder(folder / name), Processes()).training.train([losses])
     return losses.seen
@@ -48,7 +47,7 @@ class Losses(Callback):
     def step_ended(self, training: Training) -> None:
         if training.step:
             total = float(training.sums[1])
-            self.seen.append((total - self.before) / training.config.batch_size)
+            self.seen.append((total - self.before) / training.config.run.batch_size)
             self.before = total
 
 

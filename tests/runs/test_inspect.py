@@ -1,6 +1,5 @@
 """``deepsup inspect``: scikit-learn finds the same numbers in the exported scores, and maps are as in the paper."""
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -27,7 +26,7 @@ def runs(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ru
     config = Config(data=str(digits), epochs=4, batch_size=30, lr=0.01, tensorboard=False)
     return {
         "dsn": train(config, folder / "dsn"),
-        "cnn": train(dataclasses.replace(config, taps=("none",)), folder / "cnn"),
+        "cnn": train(config.replace(taps=("none",)), folder / "cnn"),
     }
 
 
@@ -43,7 +42,7 @@ def held(run: RunFolder) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def test_training_leaves_confusion_and_mistakes(small: Config, tmp_path: Path) -> None:
-    run = train(dataclasses.replace(small, epochs=1), tmp_path / "run")
+    run = train(small.replace(epochs=1), tmp_path / "run")
     found, arrays = held(run)
     assert found["layers"]["output"]["error"] == run.result["error"]
     assert {tap: found["layers"][tap]["error"] for tap in ("conv1", "conv2")} == run.result["companions"]

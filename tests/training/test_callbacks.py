@@ -1,6 +1,5 @@
 """Callbacks are called in order, once per step and epoch, and after the run has recorded what they see."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ class Journal(Callback):
 def test_every_call_in_its_order(small: Config, tmp_path: Path) -> None:
     """24 steps in 3 epochs; a checkpoint at every eighth, written after the epoch has been recorded."""
     calls: list[Any] = []
-    train(replace(small, checkpoint_steps=8, keep=9), tmp_path / "run", callbacks=[Journal(calls)])
+    train(small.replace(checkpoint_steps=8, keep=9), tmp_path / "run", callbacks=[Journal(calls)])
     expected: list[Any] = [("started", "", 0)]
     for step in range(1, 25):
         expected += [("epoch", "", step, step // 8, step // 8 - 1)] if step % 8 == 0 else []

@@ -60,7 +60,7 @@ class Loop:
     net: nn.Module
 
 
-def ours(task: Task, gradient_every: int = Config().gradient_every) -> Loop:
+def ours(task: Task, gradient_every: int = Config().run.gradient_every) -> Loop:
     """Return our own loop, as an experiment builds it."""
     config = Config(
         network=task.network,
@@ -75,12 +75,12 @@ def ours(task: Task, gradient_every: int = Config().gradient_every) -> Loop:
         lr=task.lr,
         momentum=MOMENTUM,
         weight_decay=0,
-        anneal="epochs",
+        anneal="step",
     )
     net = build_net(config, len(task.data.classes), task.data.shape)
     net.trunk.load_state_dict(task.net().state_dict())
     processes = Processes()
-    batches = build_batches(config, task.data, fit(config.normalize, task.data), processes)
+    batches = build_batches(config, task.data, fit(config.data.normalize, task.data), processes)
     training = Training(config, net, batches, processes)
 
     def turn() -> float:

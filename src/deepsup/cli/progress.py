@@ -63,7 +63,7 @@ class Bar(Display):
         """Set the length of the bar: the number of steps."""
         super().started(training)
         total = len(training.batches) * training.config.total_epochs
-        limit = training.config.limit_steps
+        limit = training.config.run.limit_steps
         name = training.folder.resolve().name if training.folder else "training"
         self.progress.update(
             self.task, total=min(total, limit or total), completed=training.iteration, description=name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import shlex
 import sys
@@ -87,14 +86,14 @@ def _go_on(folder: Path | None) -> str:
 
 def _comparable(config: Config, result: dict[str, Any]) -> bool:
     """Whether compare takes these settings: it chooses one learning rate, on a fifth of the training images."""
-    plain = not config.phases and config.anneal != "stall" and config.select != "best"
-    return plain and config.batch_size <= result["train_images"] * 4 // 5
+    plain = not config.run.phases and config.optimizer.anneal != "plateau" and config.run.select != "best"
+    return plain and config.run.batch_size <= result["train_images"] * 4 // 5
 
 
 def _shared(config: Config, recipe: str | None, file: Path | None, settings: Any) -> dict[str, Any]:
     """Return the settings that compare needs for the same data and network; the data are always named."""
     given = {name: value for name, value in options.given(settings).items() if name not in _DECIDED}
-    return given if recipe or file else {"data": config.data} | given
+    return given if recipe or file else {"data": config.data.source} | given
 
 
 def _unused(folder: Path) -> Path:
@@ -130,7 +129,7 @@ def compare(
     from deepsup.studies.compare import compare as compare_methods
     from deepsup.training.memory import kept_memory
 
-    default = dataclasses.replace(quick(), train_size=None) if "data" in options.given(settings) else quick()
+    default = quick().replace(train_size=None) if "data" in options.given(settings) else quick()
     chosen = options.resolved(options.base(recipe, config, default), settings)
     words = f"the runs are in {out}; go on with: {same_command()}"
     with counting("runs") as watch, resumable(lambda: words), kept_memory():

@@ -15,22 +15,22 @@ from deepsup.errors import ConfigError, DeepsupError
 
 def own_network(config: Config, classes: int) -> nn.Module:
     """Call ``package.module:factory`` with num_classes and the network's options."""
-    options = {"num_classes": classes, **config.network_options}
+    options = {"num_classes": classes, **config.network.options}
     sys.path.insert(0, str(Path.cwd()))  # a module in the current folder
     try:
-        network = made(config.network, options)
+        network = made(config.network.name, options)
     except DeepsupError:
         raise
     except Exception as error:
         call = ", ".join(f"{key}={value!r}" for key, value in options.items())
         raise ConfigError(
-            f"network={config.network} cannot be built ({type(error).__name__}: {error}); expected "
+            f"network={config.network.name} cannot be built ({type(error).__name__}: {error}); expected "
             f"package.module:factory, a callable that takes {call}"
         ) from error
     finally:
         sys.path.pop(0)
     if not isinstance(network, nn.Module):
-        raise ConfigError(f"network={config.network} gives a {type(network).__name__}; expected a torch.nn.Module")
+        raise ConfigError(f"network={config.network.name} gives a {type(network).__name__}; expected a torch.nn.Module")
     return network
 
 

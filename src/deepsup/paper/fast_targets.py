@@ -1,7 +1,5 @@
 """The ``fast`` recipes -> the rows to train: each as it stands, and the same net and seeds without companions."""
 
-from dataclasses import replace
-
 from deepsup.paper.plan import Plan, Row, at
 from deepsup.paper.printed import TABLES
 from deepsup.recipes import find_recipe
@@ -24,31 +22,31 @@ FEW = {250: 40, 1000: 20}
 
 def fast(recipe: str, _preset: str) -> Plan:
     """Return the recipe with companions and without; both presets are the recipe itself. MNIST: one epoch of it too."""
-    config = replace(find_recipe(recipe), tensorboard=False)
+    config = find_recipe(recipe).replace(tensorboard=False)
     seeds = 3 if MINUTES[recipe] < 30 else 1
-    differs = f"the net fast; {config.epochs} epochs"
+    differs = f"the net fast; {config.run.epochs} epochs"
     supervised = Row(Method(WITH, {"recipe": config}, seeds), TABLES[FAST[recipe]].rows["DSN-SVM"][0], differs)
-    plain = Row(Method(WITHOUT, {"recipe": replace(config, taps=("none",))}, seeds), None, differs)
+    plain = Row(Method(WITHOUT, {"recipe": config.replace(taps=("none",))}, seeds), None, differs)
     groups = [(supervised,), (plain,)]
     if recipe == "fast-mnist":
         groups.insert(
-            0, (Row(Method(ONE, {"recipe": replace(config, epochs=1)}, seeds), None, "the net fast; 1 epoch"),)
+            0, (Row(Method(ONE, {"recipe": config.replace(epochs=1)}, seeds), None, "the net fast; 1 epoch"),)
         )
     return Plan(tuple(groups), recipe, ((WITH, WITHOUT),))
 
 
 def few(_preset: str) -> Plan:
     """Return the net of the recipe, narrow, on few images of CIFAR-10: where companions should help, if anywhere."""
-    config = replace(
-        find_recipe("fast-cifar10"), network_options={"widths": [32, 128, 128], "mirror": True}, sides=(),
+    config = find_recipe("fast-cifar10").replace(
+        network_options={"widths": [32, 128, 128], "mirror": True}, sides=(),
         batch_size=50, schedule="linear", tensorboard=False, gradient_every=0,
     )  # fmt: skip
     groups, pairs = [], []
     for size, epochs in FEW.items():
-        supervised = replace(config, train_size=size, epochs=epochs)
+        supervised = config.replace(train_size=size, epochs=epochs)
         choices = {
             WITH: at(supervised, (0.2, 0.6), (0.1, 1.0)),
-            WITHOUT: at(replace(supervised, taps=("none",)), (0.2, 0.6)),
+            WITHOUT: at(supervised.replace(taps=("none",)), (0.2, 0.6)),
         }
         differs = f"the net fast; {epochs} epochs"
         names = {line: f"{line}, {size:,} images" for line in choices}

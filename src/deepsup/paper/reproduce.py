@@ -129,7 +129,7 @@ def told_row(row: Row, outcome: Outcome) -> dict[str, Any]:
         "values": [result.get("error") for result in outcome.results],
         "mean": mean(values) if values else None,
         "deviation": stdev(values) if len(values) > 1 else None,
-        "seeds": [job.config.seed for job in outcome.jobs],
+        "seeds": [job.config.run.seed for job in outcome.jobs],
         "diverged": len(outcome.results) - len(values),
         "differs": row.differs,
         "choice": outcome.choice,

@@ -75,7 +75,7 @@ def comparison_sections(comparison: Comparison, several: bool) -> list[Section]:
         winner = mistakes(comparison.runs[best][0])
         winner.title = f"Mistakes of {best}"
         parts.append(winner)
-    parts += [pictures(first), knobs(comparison, first)]
+    parts += [pictures(first), shared_settings(comparison, first)]
     for part in parts:
         if several:
             part.set_apart(comparison.name)
@@ -222,7 +222,7 @@ def pictures(first: Sequence[RunRecord]) -> Section:
     return section
 
 
-def knobs(comparison: Comparison, first: Sequence[RunRecord]) -> Section:
+def shared_settings(comparison: Comparison, first: Sequence[RunRecord]) -> Section:
     """Return the config that all methods share, and the environment of the first run."""
     section = settings(first[0]) if first else Section("Settings", folded=True)
     shared = [[key, shown(value)] for key, value in comparison.table.get("config", {}).items()]

@@ -24,20 +24,20 @@ def labelled(runs: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def labels_of(runs: Sequence[RunRecord]) -> dict[str, str]:
-    """Return name -> label of runs of one method: with one knob of the config if that is enough, or two."""
+    """Return name -> label of runs of one method: with one setting of the config if that is enough, or two."""
     if len(runs) == 1:
         return {runs[0].name: runs[0].method}
     keys = dict.fromkeys(key for run in runs for key in run.config)
     other = [key for key in keys if len({shown(run.config.get(key)) for run in runs}) > 1]
     for chosen in [(key,) for key in other] + list(combinations(other, 2)):
-        said = {run.name: f"{run.method}, {', '.join(told_knob(run, key) for key in chosen)}" for run in runs}
+        said = {run.name: f"{run.method}, {', '.join(labelled_setting(run, key) for key in chosen)}" for run in runs}
         if len(set(said.values())) == len(runs):
             return said
     return {run.name: run.name for run in runs}
 
 
-def told_knob(run: RunRecord, key: str) -> str:
-    """Say the value of one knob in a few letters."""
+def labelled_setting(run: RunRecord, key: str) -> str:
+    """Say the value of one setting in a few letters."""
     value = run.config.get(key)
     if key == "data":
         value = Path(str(value)).name
@@ -46,7 +46,7 @@ def told_knob(run: RunRecord, key: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """Say a knob's value in one line."""
+    """Say a setting's value in one line."""
     return value if isinstance(value, str) else NONE if value is None else json.dumps(value, ensure_ascii=False)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from deepsup.config import current
 from deepsup.errors import RunError
 from deepsup.runs.folder import RunFolder
 
@@ -89,12 +90,12 @@ def read_comparison(folder: Path) -> Comparison:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read a run's knobs as they stand there: an older or newer version may have had others."""
+    """Read a run's settings as they stand there: an older or newer version may have had others."""
     try:
         held = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise RunError(f"cannot read {path}: {error}; expected the config of a run") from error
-    return held if isinstance(held, dict) else {}
+    return {key: current(key, value) for key, value in held.items()} if isinstance(held, dict) else {}
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

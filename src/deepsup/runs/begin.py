@@ -1,6 +1,5 @@
 """Start or resume a run: its default name, its config, and what may change."""
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Collection
@@ -20,12 +19,18 @@ MENDING = frozenset({"lr", "head_lr", "alpha"})
 
 def default_name(config: Config) -> str:
     """Return a folder name from network, data, method, loss and seed, and a digest of all other settings."""
-    plain = config.taps in (("none",), ())
-    data = config.data if config.data in KNOWN else Path(config.data).stem
-    words = [config.network.replace(":", "."), data, "CNN" if plain else "DSN", config.loss, f"seed{config.seed}"]
-    said = {"loss", "seed"} | ({"taps"} if config.taps == ("none",) else set())
-    said |= {"data"} if config.data in KNOWN else set()
-    said |= {"network"} if ":" not in config.network else set()
+    plain = config.supervision.taps in (("none",), ())
+    data = config.data.source if config.data.source in KNOWN else Path(config.data.source).stem
+    words = [
+        config.network.name.replace(":", "."),
+        data,
+        "CNN" if plain else "DSN",
+        config.objective.loss,
+        f"seed{config.run.seed}",
+    ]
+    said = {"loss", "seed"} | ({"taps"} if config.supervision.taps == ("none",) else set())
+    said |= {"data"} if config.data.source in KNOWN else set()
+    said |= {"network"} if ":" not in config.network.name else set()
     defaults = Config().to_dict()
     rest = {key: value for key, value in config.to_dict().items() if key not in said and value != defaults[key]}
     if rest:
@@ -35,10 +40,10 @@ def default_name(config: Config) -> str:
 
 def with_whole_path(config: Config) -> Config:
     """Return the config with the absolute path of the user's own data, because a run may be read from elsewhere."""
-    path = Path(config.data).expanduser()
-    if config.data in KNOWN or not path.exists():
+    path = Path(config.data.source).expanduser()
+    if config.data.source in KNOWN or not path.exists():
         return config
-    return dataclasses.replace(config, data=str(path.resolve()))
+    return config.replace(data=str(path.resolve()))
 
 
 def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config:

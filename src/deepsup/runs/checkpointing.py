@@ -41,9 +41,9 @@ class Checkpointing(Callback):
     def due(self, training: Training) -> bool:
         """Whether it is time for a checkpoint, in all processes alike."""
         config = training.config
-        if config.checkpoint_steps is not None and training.iteration % config.checkpoint_steps == 0:
+        if config.run.checkpoint_steps is not None and training.iteration % config.run.checkpoint_steps == 0:
             return True
-        return training.processes.any(time.monotonic() - self._saved_at >= 60 * config.checkpoint_minutes)
+        return training.processes.any(time.monotonic() - self._saved_at >= 60 * config.run.checkpoint_minutes)
 
     def save(self, training: Training) -> None:
         """Write a checkpoint; weights that are not finite are never written."""
@@ -52,7 +52,7 @@ class Checkpointing(Callback):
         state = training.state() | self.facts | {"seconds": self.seconds}
         if training.processes.first:
             checkpoint.save(checkpoint.step_path(self.run.checkpoints, training.iteration), state)
-            checkpoint.keep_last(self.run.checkpoints, training.config.keep)
+            checkpoint.keep_last(self.run.checkpoints, training.config.run.keep)
         self._saved_at, self._saved_iteration = time.monotonic(), training.iteration
 
     def restore(self, training: Training) -> None:
@@ -78,6 +78,6 @@ class Checkpointing(Callback):
         check_same(self.run, config.to_dict(), recorded.to_dict(), free)
         if state["data"] != self.facts["data"]:
             raise RunError(
-                f"{self.run.folder} was begun with other training images or classes than {config.data} "
+                f"{self.run.folder} was begun with other training images or classes than {config.data.source} "
                 f"holds now; expected the same; bring them back, or choose another --out"
             )

@@ -1,6 +1,6 @@
 """The folder of a run: its config, environment, metrics, checkpoints and model. Needs no torch.
 
-config.yaml         every knob, resolved
+config.yaml         every setting by its name, resolved, without groups
 environment.json    versions, threads, hardware class
 split.json          the user's own images only: which of them are in the training, validation and test part
 metrics.jsonl       one JSON object per epoch
@@ -40,7 +40,7 @@ class RunFolder:
 
     @property
     def config(self) -> Config:
-        """Every knob of the run."""
+        """All settings of the run."""
         if not (self.folder / "config.yaml").is_file():
             raise RunError(f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made")
         path = self.folder / "config.yaml"

@@ -3,7 +3,6 @@
 N images, C channels, H W map, K classes.
 """
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -85,7 +84,7 @@ def hidden_layers(model: Model) -> tuple[str, ...]:
     """Return the taps of a net, or those that its network would have."""
     if model.net.taps:
         return model.net.taps
-    config, classes = dataclasses.replace(model.config, taps=("network",)), len(model.classes)
+    config, classes = model.config.replace(taps=("network",)), len(model.classes)
     twin = build_network(config, classes, model.shape)
     return supervise(twin, taps_of(config, twin), num_classes=classes, example=torch.zeros(2, *model.shape)).taps
 

@@ -21,12 +21,12 @@ class Measuring(Callback):
     def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:
         """Measure where the config asks for it."""
         epoch, config, first = record["epoch"], training.config, training.processes.first
-        if self.data.validation is not None and _due(epoch, config.validate_every):
+        if self.data.validation is not None and _due(epoch, config.run.validate_every):
             error, companions = self.errors(training, self.data.validation)
             record |= {"validation_error": error, "validation_companions": companions}
             if training.judge(epoch, error) and first:
                 checkpoint.save(self.run.checkpoints / "best.pt", {"net": training.trained.state_dict()})
-        if _due(epoch, config.test_every):
+        if _due(epoch, config.run.test_every):
             measured = self.measure(training, self.data.test) if first else None
             record["test_error"], record["test_companions"] = self.share(training, measured)
             if measured is not None:

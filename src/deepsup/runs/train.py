@@ -61,14 +61,14 @@ def train(
         return run
     if resume:
         logger.info("%s %s", "going on with" if began else "starting", run.folder)
-    with joined(config.device) as processes, kept_memory() if keep_memory else nullcontext():
+    with joined(config.run.device) as processes, kept_memory() if keep_memory else nullcontext():
         Trainer(config, run, processes).train(callbacks)
     return run
 
 
 def limit_of(config: Config) -> float:
     """Return how many steps a run may take."""
-    return float("inf") if config.limit_steps is None else config.limit_steps
+    return float("inf") if config.run.limit_steps is None else config.run.limit_steps
 
 
 class Trainer:
@@ -77,14 +77,14 @@ class Trainer:
     def __init__(self, config: Config, run: RunFolder, processes: Processes) -> None:
         self.config, self.run, self.processes = config, run, processes
         self.data, self.split = data_to_train(run, config)
-        self.normalize = fit(config.normalize, self.data)
-        random.seed(config.seed)
-        np.random.seed(config.seed)  # noqa: NPY002 - a network of the user's own may draw from it
-        torch.manual_seed(config.seed)
+        self.normalize = fit(config.data.normalize, self.data)
+        random.seed(config.run.seed)
+        np.random.seed(config.run.seed)  # noqa: NPY002 - a network of the user's own may draw from it
+        torch.manual_seed(config.run.seed)
         net = build_net(config, len(self.data.classes), self.data.shape)
         if any(isinstance(layer, WhiteningConv2d) for layer in net.modules()):
             fit_whitening(net.trunk, self.normalize(to_tensor(whitening_images(config, self.data.train))))
-        torch.manual_seed(1_000_003 * (config.seed + 1) + processes.rank)  # each process its own dropout
+        torch.manual_seed(1_000_003 * (config.run.seed + 1) + processes.rank)  # each process its own dropout
         batches = build_batches(config, self.data, self.normalize, processes)
         self.training = Training(config, net, batches, processes, run.folder)
         self.measuring = Measuring(run, self.data, self.normalize)
@@ -100,7 +100,7 @@ class Trainer:
             self.prepare_folder()
         with self.divergence_recorded(), StopOnSignal() as stop, closing(TensorBoard(self.run.folder)) as events:
             files: list[Callback] = [MetricsFile(self.run)] if first else []
-            files += [events] if first and self.config.tensorboard else []
+            files += [events] if first and self.config.run.tensorboard else []
             # an epoch is measured, then recorded, then saved: a crash in between is repaired when the run is resumed
             self.training.train([self.measuring, *files, *callbacks, self.checkpointing, stop])
         if self.training.stop_requested:
@@ -131,19 +131,21 @@ class Trainer:
 
     def remedy(self) -> str:
         """Return what to do after a divergence."""
-        if self.config.phases:
+        if self.config.run.phases:
             return "the rates are those of the phases: lower them and start again in another folder (--out)"
         saved = checkpoint.all_steps(self.run.checkpoints)
         where = f"goes on from step {int(saved[-1].stem.split('-')[1])}" if saved else "starts it again"
-        return f"deepsup train --out {self.run.folder} --resume --lr {self.config.lr / 10:g} {where}"
+        return f"deepsup train --out {self.run.folder} --resume --lr {self.config.optimizer.lr / 10:g} {where}"
 
     def finish(self) -> None:
         """Read the test set, once, and write the model and the result."""
         training, measuring = self.training, self.measuring
-        if self.config.select == "best":
+        if self.config.run.select == "best":
             training.trained.load_state_dict(checkpoint.load(self.run.checkpoints / "best.pt")["net"])
-        measured = measuring.measure(training, self.data.test) if self.config.test and self.processes.first else None
-        error, companions = measuring.share(training, measured) if self.config.test else (None, {})
+        measured = (
+            measuring.measure(training, self.data.test) if self.config.run.test and self.processes.first else None
+        )
+        error, companions = measuring.share(training, measured) if self.config.run.test else (None, {})
         validation = self.data.validation
         validation_error = measuring.errors(training, validation)[0] if validation is not None else None
         if self.processes.first:

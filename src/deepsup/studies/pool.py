@@ -35,8 +35,8 @@ class Job:
     folder: Path
 
     def __str__(self) -> str:
-        stage = "" if self.config.test else "choosing: "
-        return f"{stage}{self.method}, {self.choice}, seed {self.config.seed}"
+        stage = "" if self.config.run.test else "choosing: "
+        return f"{stage}{self.method}, {self.choice}, seed {self.config.run.seed}"
 
 
 RunAll = Callable[[Sequence[Job], Callable[[Job, int], None]], list[dict[str, Any]]]

@@ -1,7 +1,7 @@
 """Methods, each with settings to choose from -> for each the choice on validation images, and one run per seed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -75,13 +75,13 @@ def search_jobs(method: Method, folder: Path) -> Iterator[Job]:
         return
     for choice, config in method.choices.items():
         trial = method.trial(config)
-        available = len(load_data(trial.data, image_size=trial.image_size).train)
-        wanted = trial.train_size or available
+        available = len(load_data(trial.data.source, image_size=trial.data.image_size).train)
+        wanted = trial.data.train_size or available
         validation = max(1, min(max(available // 5, available - wanted), 5000))  # all not trained on, at least a fifth
         size = min(wanted, available - validation)
-        for seed in range(trial.seed, trial.seed + method.searches):
-            candidate = replace(
-                trial, validation=validation, train_size=size, validate_every=0, test=False, test_every=0, seed=seed
+        for seed in range(trial.run.seed, trial.run.seed + method.searches):
+            candidate = trial.replace(
+                validation=validation, train_size=size, validate_every=0, test=False, test_every=0, seed=seed
             )
             yield Job(method.name, choice, candidate, folder / "search" / f"{slug(method.name)}-{choice}-seed{seed}")
 
@@ -99,9 +99,9 @@ def choose(method: Method, scores: Mapping[str, Sequence[float]]) -> str:
 def final_jobs(method: Method, choice: str, folder: Path) -> Iterator[Job]:
     """Yield the runs of one method: one per seed, with the settings chosen."""
     config = method.choices[choice]
-    for seed in range(config.seed, config.seed + method.seeds):
+    for seed in range(config.run.seed, config.run.seed + method.seeds):
         name = f"{slug(method.name)}-{choice}-seed{seed}"
-        yield Job(method.name, choice, replace(config, seed=seed), folder / name)
+        yield Job(method.name, choice, config.replace(seed=seed), folder / name)
 
 
 def slug(name: str) -> str:

@@ -69,7 +69,7 @@ class Training:
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.config, self.net)
         ema: Any = get_ema_multi_avg_fn  # torch leaves it untyped
-        decay = self.config.ema
+        decay = self.config.optimizer.ema
         self.average = AveragedModel(self.net, multi_avg_fn=ema(decay), use_buffers=True) if decay else None
         self.epoch = 0  # the epoch to go on with
         self.step = 0  # the step within it to go on with
@@ -92,7 +92,7 @@ class Training:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        limit = self.config.limit_steps
+        limit = self.config.run.limit_steps
         return self.epoch >= self.config.total_epochs or (limit is not None and self.iteration >= limit)
 
     def train(self, callbacks: Sequence[Callback] = ()) -> None:
@@ -142,7 +142,7 @@ class Training:
         net = self.net if phase.companions else DeeplySupervised(self.net.trunk, {}, self.net.num_classes)
         self.objective = build_objective(self.config, net, phase.only)
         model: nn.Module = net
-        if self.config.compile:
+        if self.config.run.compile:
             model = torch.compile(model)  # type: ignore[assignment] # torch types it as a function
         if self.processes.world > 1:
             model = DistributedDataParallel(model, find_unused_parameters=phase.only is not None)
@@ -155,9 +155,9 @@ class Training:
         x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
         whole = (self.epoch + (self.step + 0.5) / len(self.batches)) / config.total_epochs
         lr = learning_rate(config, phase, within, whole, self.divisions)
-        set_rates(self.optimizer, lr, self.iteration, config.head_lr_decay)
+        set_rates(self.optimizer, lr, self.iteration, config.optimizer.head_lr_decay)
         self.net.train()
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.amp):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.run.amp):
             output = self._forward(x)
         try:
             loss = self.objective(output, y, progress=self.epoch / config.total_epochs)
@@ -173,10 +173,10 @@ class Training:
         share = self.processes.world * len(y) / self._whole[self.step]
         self.optimizer.zero_grad()
         torch.autograd.backward(total * share)
-        if config.gradient_every and self.step % config.gradient_every == 0:
+        if config.run.gradient_every and self.step % config.run.gradient_every == 0:
             self.gradients.note()
         self.optimizer.step()
-        if config.cap_norms:
+        if config.optimizer.cap_norms:
             cap_norms(self.net)
         if self.average is not None:
             self.average.update_parameters(self.net)
@@ -223,13 +223,14 @@ class Training:
         if error < self.best_error:
             self.best_error, self.best_epoch = error, epoch
             return True
-        if self.config.anneal == "stall" and (epoch - self.best_epoch) % self.config.patience == 0:
+        optimizer = self.config.optimizer
+        if optimizer.anneal == "plateau" and (epoch - self.best_epoch) % optimizer.patience == 0:
             self.divisions += 1
         return False
 
     def diverged(self, what: str, lr: float) -> DivergedError:
         """Say at which step the training broke and what to lower."""
-        alpha = f" or alpha ({' '.join(f'{each:g}' for each in self.config.alpha)})" if self.net.taps else ""
+        alpha = f" or alpha ({' '.join(f'{each:g}' for each in self.config.objective.alpha)})" if self.net.taps else ""
         return DivergedError(
             f"training diverged at epoch {self.epoch}, step {self.step} ({self.iteration} steps in all): {what}; lower "
             f"lr (now {lr:.3g}){alpha}"
