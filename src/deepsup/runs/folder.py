@@ -7,7 +7,8 @@ metrics.jsonl       one JSON object per epoch
 result.json         written at the very end: test error, companions' errors, epochs, seconds
 inside.json, .npz   what the layers know of the test images: confusion, mistakes; after inspect also probes and maps
 diverged.json       how training failed, until the run is gone on with; changes.json: with which lr or alpha it then was
-checkpoints/        what --resume goes on from
+checkpoints/        what --resume continues from
+.lock               while a process trains: which one
 model.safetensors   the trained net with all that predicting needs
 """
 
@@ -41,7 +42,7 @@ class RunFolder:
     @property
     def config(self) -> Config:
         """Every knob of the run."""
-        if not (self.folder / "config.yaml").is_file():
+        if not self._has("config.yaml"):
             raise RunError(f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made")
         path = self.folder / "config.yaml"
         return Config.recorded(read_yaml(path), str(path))
@@ -49,12 +50,12 @@ class RunFolder:
     @property
     def exists(self) -> bool:
         """Whether the folder holds a run, or what is left of one."""
-        return (self.folder / "config.yaml").is_file() or any(self.checkpoints.glob("step-*.pt"))
+        return self._has("config.yaml") or any(self.checkpoints.glob("step-*.pt"))
 
     @property
     def finished(self) -> bool:
         """Whether the run has come to its end."""
-        return (self.folder / "result.json").is_file() and self.model.is_file()
+        return self._has("result.json") and self._has(self.model.name)
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -71,17 +72,17 @@ class RunFolder:
     @property
     def split(self) -> dict[str, Any] | None:
         """Which images of the user's own the run trains and tests on; nothing for data sets known by name."""
-        return self._read("split.json") if (self.folder / "split.json").is_file() else None
+        return self._read("split.json") if self._has("split.json") else None
 
     @property
     def diverged(self) -> dict[str, Any] | None:
         """How training failed and with which config, where it has diverged and was not gone on with."""
-        return self._read("diverged.json") if (self.folder / "diverged.json").is_file() else None
+        return self._read("diverged.json") if self._has("diverged.json") else None
 
     @property
     def changes(self) -> list[dict[str, Any]]:
         """What was changed after each divergence, from which epoch and step on."""
-        if not (self.folder / "changes.json").is_file():
+        if not self._has("changes.json"):
             return []
         changes: list[dict[str, Any]] = self._read("changes.json")["changes"]
         return changes
@@ -89,7 +90,7 @@ class RunFolder:
     @property
     def inside(self) -> dict[str, Any]:
         """What its layers know, docs/inside.md; empty for a run that is not finished or of an older version."""
-        return self._read("inside.json") if (self.folder / "inside.json").is_file() else {}
+        return self._read("inside.json") if self._has("inside.json") else {}
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -144,6 +145,11 @@ class RunFolder:
         """Drop the records from epoch ``epochs`` on: a resumed run writes them again."""
         kept = [record for record in self.metrics if record["epoch"] < epochs]
         write_whole(self.folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+    def _has(self, name: str) -> bool:
+        path = self.folder / name
+        with disk_errors_named(path):  # a name that is too long
+            return path.is_file()
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
