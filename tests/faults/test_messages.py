@@ -71,7 +71,7 @@ def test_a_run_that_never_began_leaves_no_folder(small: Config, tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
-class Terminated(Exception):
+class TerminatedError(Exception):
     """What the test makes of SIGTERM."""
 
 
@@ -79,7 +79,7 @@ def test_sigterm_during_the_last_save_is_honoured(
     small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def terminated(*_: object) -> None:
-        raise Terminated
+        raise TerminatedError
 
     save = checkpoint.save
 
@@ -91,7 +91,7 @@ def test_sigterm_during_the_last_save_is_honoured(
     monkeypatch.setattr(checkpoint, "save", signalled)
     before = signal.signal(signal.SIGTERM, terminated)
     try:
-        with pytest.raises(Terminated):
+        with pytest.raises(TerminatedError):
             train(replace(small, checkpoint_steps=None), tmp_path / "run")
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -128,9 +128,9 @@ def test_a_full_disk_that_torch_names_in_its_own_words(tmp_path: Path, monkeypat
     assert error_number(words, tmp_path / "x") == 0
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 4096}))
     assert error_number(words, tmp_path / "x") == errno.ENOSPC
-    with pytest.raises(RunError, match="No space left on device; earlier files are untouched"):
-        with disk_errors_named(tmp_path / "x"):
-            raise OSError(None, str(words)) from words
+    said = "No space left on device; earlier files are untouched"
+    with pytest.raises(RunError, match=said), disk_errors_named(tmp_path / "x"):
+        raise OSError(None, str(words)) from words
 
 
 def test_a_billion_epochs_need_no_list(small: Config, tmp_path: Path) -> None:
@@ -145,6 +145,22 @@ def test_a_billion_epochs_need_no_list(small: Config, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 2**20  # KB: 1 GiB, of which torch itself takes most
+
+
+@pytest.mark.parametrize("milliseconds", [60, 120, 180, 240, 300])
+def test_ctrl_c_at_the_very_start_leaves_no_traceback(milliseconds: int) -> None:
+    """The command itself, interrupted while it is imported; a timer of the kernel sends the signal."""
+    script = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored\n"
+        "signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))\n"
+        "from deepsup.__main__ import main\n"
+        "signal.setitimer(signal.ITIMER_REAL, int(sys.argv.pop(1)) / 1000)\n"
+        "sys.exit(main())\n"
+    )
+    words = [sys.executable, "-c", script, str(milliseconds), "doctor"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (130, "deepsup: interrupted\n")
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "soon", "nan", "inf", "1e9"])
