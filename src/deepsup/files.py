@@ -1,6 +1,8 @@
 """Atomic writes: a crash leaves the old file or the new one, never half of it."""
 
+import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,10 +31,34 @@ def disk_errors_named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunError(
-            f"cannot write {path}: {error.strerror or error}; what was there before is untouched; free some space or "
-            f"check the folder's permissions, then go on with --resume"
-        ) from error
+        number = error_number(error, path)
+        reason = os.strerror(number) if number else "the write failed"
+        remedy = _REMEDIES.get(number, "check the folder and its permissions, then continue with --resume")
+        raise RunError(f"cannot write {path}: {reason}; {remedy}") from error
+
+
+_REMEDIES = {
+    errno.ENOSPC: "earlier files are untouched; free some space, then continue with --resume",
+    errno.EDQUOT: "earlier files are untouched; free some space, then continue with --resume",
+    errno.ENOENT: "the folder is gone; if it was moved, continue there with --resume; if it was deleted, start again",
+    errno.ENAMETOOLONG: "choose a shorter name with --out",
+}
+
+
+def error_number(error: BaseException | None, path: Path) -> int:
+    """Return the number of the operating system's error behind an error, 0 if there is none.
+
+    torch reports a failed write in words of its own; then a disk without space is the cause to look for.
+    """
+    given = error
+    while error is not None:
+        if isinstance(error, OSError) and error.errno:
+            return error.errno
+        error = error.__cause__ or error.__context__
+    with suppress(OSError):
+        if given is not None and shutil.disk_usage(path.parent).free < 2**16:
+            return errno.ENOSPC
+    return 0
 
 
 def write_whole(path: Path, content: bytes) -> None:

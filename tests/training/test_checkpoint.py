@@ -71,13 +71,18 @@ def broken(*_: Any, **__: Any) -> None:
     raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
 
 
-@pytest.mark.parametrize("failure", [full, broken])
-def test_a_full_disk_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Any) -> None:
+FULL = "No space left on device; earlier files are untouched; free some space"
+
+
+@pytest.mark.parametrize(("failure", "said"), [(full, FULL), (broken, "the write failed; check the folder")])
+def test_a_full_disk_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Any, said: str
+) -> None:
     path = tmp_path / "step-1.pt"
     checkpoint.save(path, STATE)
     before = path.read_bytes()
     monkeypatch.setattr(torch, "save", failure)
-    with pytest.raises(RunError, match=r"cannot write .*step-1\.pt: .*; what was there before is untouched"):
+    with pytest.raises(RunError, match=rf"cannot write .*step-1\.pt: {said}"):
         checkpoint.save(path, {"net": {}})
     assert path.read_bytes() == before
     assert len(list(tmp_path.iterdir())) == 1
@@ -130,5 +135,5 @@ def test_metrics_with_a_torn_line(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"cannot write .*/none/x: No such file or directory"):
+    with pytest.raises(RunError, match=r"cannot write .*/none/x: No such file or directory; the folder is gone"):
         write_whole(tmp_path / "none" / "x", b"1")

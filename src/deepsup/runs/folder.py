@@ -8,6 +8,7 @@ result.json         written at the end: test error, companions' errors, epochs, 
 insight.json, .npz  what the layers know about the test images: confusion, mistakes; after inspect also probes and maps
 diverged.json       how training diverged, until the run is resumed; changes.json: with which lr or alpha it was resumed
 checkpoints/        the checkpoints for --resume
+.lock               while a process trains: which one
 model.safetensors   the trained net with everything that prediction needs
 """
 
@@ -41,7 +42,7 @@ class RunFolder:
     @property
     def config(self) -> Config:
         """All settings of the run."""
-        if not (self.folder / "config.yaml").is_file():
+        if not self._has("config.yaml"):
             raise RunError(f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made")
         path = self.folder / "config.yaml"
         return Config.recorded(read_yaml(path), str(path))
@@ -49,12 +50,12 @@ class RunFolder:
     @property
     def exists(self) -> bool:
         """Whether the folder contains a run, complete or not."""
-        return (self.folder / "config.yaml").is_file() or any(self.checkpoints.glob("step-*.pt"))
+        return self._has("config.yaml") or any(self.checkpoints.glob("step-*.pt"))
 
     @property
     def finished(self) -> bool:
         """Whether the run is finished."""
-        return (self.folder / "result.json").is_file() and self.model.is_file()
+        return self._has("result.json") and self._has(self.model.name)
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -71,17 +72,17 @@ class RunFolder:
     @property
     def split(self) -> dict[str, Any] | None:
         """Which of the user's own images the run trains and tests on; None for named data sets."""
-        return self._read("split.json") if (self.folder / "split.json").is_file() else None
+        return self._read("split.json") if self._has("split.json") else None
 
     @property
     def diverged(self) -> dict[str, Any] | None:
         """How training diverged and with which config; None otherwise, or after a resume."""
-        return self._read("diverged.json") if (self.folder / "diverged.json").is_file() else None
+        return self._read("diverged.json") if self._has("diverged.json") else None
 
     @property
     def changes(self) -> list[dict[str, Any]]:
         """What was changed after each divergence, and from which epoch and step on."""
-        if not (self.folder / "changes.json").is_file():
+        if not self._has("changes.json"):
             return []
         changes: list[dict[str, Any]] = self._read("changes.json")["changes"]
         return changes
@@ -90,7 +91,7 @@ class RunFolder:
     def insight(self) -> dict[str, Any]:
         """What its layers know, see docs/insight.md; empty for a run that is not finished or of an older version."""
         path = self.insight_file(".json")
-        return self._read(path.name) if path.is_file() else {}
+        return self._read(path.name) if self._has(path.name) else {}
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -150,6 +151,11 @@ class RunFolder:
         """Drop the records from epoch ``epochs`` on: a resumed run writes them again."""
         kept = [record for record in self.metrics if record["epoch"] < epochs]
         write_whole(self.folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+    def _has(self, name: str) -> bool:
+        path = self.folder / name
+        with disk_errors_named(path):  # a name that is too long
+            return path.is_file()
 
     def _read(self, name: str) -> dict[str, Any]:
         try:

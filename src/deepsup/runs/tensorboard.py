@@ -3,43 +3,65 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import time
 from pathlib import Path
 from typing import Any
 
+from deepsup.files import disk_errors_named
 from deepsup.training import Callback
 from deepsup.training.loop import Training
 
 
 class TensorBoard(Callback):
-    """Writes every number of an epoch's record as an event; does nothing without the package. Close it at the end."""
+    """Writes every number of an epoch's record as an event; does nothing without the package. Close it at the end.
+
+    Events are written at once, in this thread: a full disk is then an error like any other.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._writer: Any = None
+        self.path = folder / f"events.out.tfevents.{int(time.time())}.{os.getpid()}"
+        self._file: Any = None
 
     def started(self, training: Training) -> None:
         """Open the file of events; those of epochs that are trained again are dropped."""
         if importlib.util.find_spec("tensorboard"):
-            from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is used
+            from tensorboard.compat.proto.event_pb2 import SessionLog
 
-            self._writer = SummaryWriter(str(self.folder), purge_step=training.epoch)
+            with disk_errors_named(self.path):
+                self._file = self.path.open("wb", buffering=0)
+            start = SessionLog(status=SessionLog.START)
+            self._write([{"file_version": "brain.Event:2"}, {"step": training.epoch, "session_log": start}])
 
     def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
         """Write the events of an epoch."""
-        if self._writer is not None:
-            write_events(self._writer, record)
+        if self._file is not None:
+            from tensorboard.compat.proto.summary_pb2 import Summary
+
+            values = [Summary.Value(tag=tag, simple_value=value) for tag, value in numbers(record)]
+            self._write([{"step": record["epoch"], "summary": Summary(value=[value])} for value in values])
+
+    def _write(self, events: list[dict[str, Any]]) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        with disk_errors_named(self.path):
+            writer = RecordWriter(self._file)
+            for event in events:
+                writer.write(Event(wall_time=time.time(), **event).SerializeToString())
 
     def close(self) -> None:
-        """Write what is left and close the file."""
-        if self._writer is not None:
-            self._writer.close()
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
 
 
-def write_events(writer: Any, record: dict[str, Any]) -> None:
-    """Write every number of an epoch's record."""
+def numbers(record: dict[str, Any]) -> list[tuple[str, float]]:
+    """Return every number of an epoch's record with its tag, ``error`` or ``companion_errors/conv1``."""
+    found = []
     for name, value in record.items():
         if isinstance(value, dict):
-            for tap, each in ((tap, each) for tap, each in value.items() if isinstance(each, float)):
-                writer.add_scalar(f"{name}/{tap}", each, record["epoch"])
+            found += [(f"{name}/{tap}", each) for tap, each in value.items() if isinstance(each, float)]
         elif isinstance(value, float):
-            writer.add_scalar(name, value, record["epoch"])
+            found.append((name, value))
+    return found

@@ -20,6 +20,7 @@ from deepsup.runs.checkpointing import Checkpointing
 from deepsup.runs.environment import environment_now
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.insight_files import write_insight
+from deepsup.runs.lock import owned
 from deepsup.runs.measuring import Measuring
 from deepsup.runs.model import save_model
 from deepsup.runs.run import Run
@@ -54,21 +55,28 @@ def train(
     """
     config = None if config is None else with_whole_path(config)
     run = Run(out if out is not None else Path("runs") / default_name(config or Config()))
-    began = run.exists
-    config = agreed_config(run, config, resume)
-    if run.finished and not (run.result.get("limited") and limit_of(config) > run.result["steps"]):
-        logger.info("%s has ended; nothing is left to train", run.folder)
-        return run
-    if resume:
-        logger.info("%s %s", "going on with" if began else "starting", run.folder)
-    with joined(config.run.device) as processes, kept_memory() if keep_memory else nullcontext():
-        Trainer(config, run, processes).train(callbacks)
+    agreed = agreed_config(run, config, resume)
+    if not ended(run, agreed):
+        with joined(agreed.run.device) as processes, owned(run.folder, processes):
+            began, agreed = run.exists, agreed_config(run, config, resume)  # another process may have been here
+            processes.any(False)  # all have read the folder before the first process writes to it
+            if not ended(run, agreed):
+                if resume:
+                    logger.info("%s %s", "going on with" if began else "starting", run.folder)
+                with kept_memory() if keep_memory else nullcontext():
+                    Trainer(agreed, run, processes).train(callbacks)
     return run
 
 
-def limit_of(config: Config) -> float:
-    """Return how many steps a run may take."""
-    return float("inf") if config.run.limit_steps is None else config.run.limit_steps
+def ended(run: RunFolder, config: Config) -> bool:
+    """Whether nothing is left to train; a run that its limit ended goes on under a higher one."""
+    if not run.finished:
+        return False
+    limit = float("inf") if config.run.limit_steps is None else config.run.limit_steps
+    if run.result.get("limited") and limit > run.result["steps"]:
+        return False
+    logger.info("%s has ended; nothing is left to train", run.folder)
+    return True
 
 
 class Trainer:

@@ -10,6 +10,8 @@ from datetime import timedelta
 import torch
 from torch import Tensor, distributed
 
+from deepsup.errors import DeepsupError, TrainingError
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -48,6 +50,7 @@ class Processes:
 def joined(device: str) -> Iterator[Processes]:
     """Join the process group if torchrun started several processes; leave it at the end.
 
+    A process that waits for the others longer than $DEEPSUP_TIMEOUT seconds (300) gives up: one of them has stopped.
     The DDP wrapper must be deleted by then: a reducer that outlives its group makes torch wait, with the GIL taken, for
     a thread that waits for the GIL.
     """
@@ -55,9 +58,29 @@ def joined(device: str) -> Iterator[Processes]:
     if world == 1 or distributed.is_initialized():
         yield Processes() if world == 1 else Processes(distributed.get_rank(), world)
         return
-    distributed.init_process_group(
-        "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo", timeout=timedelta(minutes=30)
-    )
-    yield Processes(distributed.get_rank(), distributed.get_world_size())
+    seconds = waiting_time()
+    backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+    distributed.init_process_group(backend, timeout=timedelta(seconds=seconds))
+    try:
+        yield Processes(distributed.get_rank(), distributed.get_world_size())
+    except RuntimeError as error:
+        if isinstance(error, DeepsupError) or not (isinstance(error, distributed.DistError) or "gloo" in str(error)):
+            raise
+        raise TrainingError(
+            f"another process of this training has ended, or has not answered for {seconds:g} s ($DEEPSUP_TIMEOUT); "
+            f"start all of them again with --resume"
+        ) from error
     gc.collect()
     distributed.destroy_process_group()
+
+
+def waiting_time() -> float:
+    """Return for how many seconds a process waits for the others."""
+    given = os.environ.get("DEEPSUP_TIMEOUT", "300")
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise TrainingError(f"DEEPSUP_TIMEOUT={given}; expected seconds above 0 and below 1,000,000, e.g. 300")
+    return seconds
