@@ -1,4 +1,4 @@
-"""Deep supervision for any PyTorch model: every hidden layer gets a classifier and a loss of its own.
+"""Deep supervision for any PyTorch model: hidden layers get their own classifiers and losses.
 
 The names below, and ``__version__``, are the whole public interface. They are loaded when first used, so that
 ``import deepsup`` and ``deepsup --help`` do not wait for torch.

@@ -1,12 +1,16 @@
-"""Every mistake a user can make -> one exception whose message says what was given, what was expected, what to do.
+"""The exceptions for user errors. Each message says what was given, what was expected and what to do.
 
 Exception
  └─ DeepsupError
-     ├─ SupervisionError (ValueError)   a model, a tap or a companion that cannot be supervised as asked
-     ├─ ObjectiveError   (ValueError)   scores, labels, weights or settings the objective cannot use
-     ├─ DataError        (ValueError)   files, folders or archives that are not the data they should be
-     │   └─ StorageError                a data folder that cannot be written: full, read-only, no folder
-     └─ NetworkError     (ValueError)   a network that does not exist or cannot be built as asked
+     ├─ SupervisionError (ValueError)    a model, a tap or a companion that cannot be supervised
+     ├─ ObjectiveError (ValueError)      scores, labels, weights or settings that the objective cannot use
+     ├─ DataError (ValueError)           files, folders or archives that are not valid data
+     │   └─ StorageError                 a data folder that cannot be written: full, read-only, not a folder
+     ├─ NetworkError (ValueError)        a network that does not exist or cannot be built with these options
+     ├─ ConfigError (ValueError)         a setting that does not exist or has an invalid value
+     ├─ RunError (ValueError)            a run folder or a checkpoint that is not valid
+     └─ TrainingError (RuntimeError)     a training that cannot start or cannot continue
+         └─ DivergedError                a training in which the loss, a score or a weight is not finite
 """
 
 import difflib
@@ -14,47 +18,47 @@ from collections.abc import Iterable
 
 
 class DeepsupError(Exception):
-    """The root: ``except DeepsupError`` catches every mistake that deepsup reports."""
+    """The base class: ``except DeepsupError`` catches every error that deepsup raises on purpose."""
 
 
 class SupervisionError(DeepsupError, ValueError):
-    """A model, a tap or a companion that cannot be supervised as asked."""
+    """A model, a tap or a companion that cannot be supervised."""
 
 
 class ObjectiveError(DeepsupError, ValueError):
-    """Scores, labels, weights or settings the objective cannot use."""
+    """Scores, labels, weights or settings that the objective cannot use."""
 
 
 class DataError(DeepsupError, ValueError):
-    """Files, folders or archives that are not the data they should be."""
+    """Files, folders or archives that are not valid data."""
 
 
 class StorageError(DataError):
-    """A data folder that cannot be written: full, read-only, no folder."""
+    """A data folder that cannot be written: full, read-only, not a folder."""
 
 
 class NetworkError(DeepsupError, ValueError):
-    """A network that does not exist or cannot be built as asked."""
+    """A network that does not exist or cannot be built with these options."""
 
 
 class ConfigError(DeepsupError, ValueError):
-    """A knob that does not exist or has a value it cannot have."""
+    """A setting that does not exist or has an invalid value."""
 
 
 class RunError(DeepsupError, ValueError):
-    """A run folder or a checkpoint that is not what it should be."""
+    """A run folder or a checkpoint that is not valid."""
 
 
 class TrainingError(DeepsupError, RuntimeError):
-    """A training that cannot start or cannot go on."""
+    """A training that cannot start or cannot continue."""
 
 
 class DivergedError(TrainingError):
-    """A training whose numbers have left all bounds."""
+    """A training in which the loss, a score or a weight is not finite."""
 
 
 def nearest(given: str, known: Iterable[str], most: int = 8) -> str:
-    """Return the tail of a message about an unknown name: the nearest names, or the first few there are.
+    """Return the end of a message about an unknown name: the nearest known names, or the first few known ones.
 
     >>> nearest("conv9", ["conv1", "conv3", "fc"])
     "did you mean 'conv3' or 'conv1'?"

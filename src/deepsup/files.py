@@ -1,4 +1,4 @@
-"""A path and its content -> the file, whole and on disk, or as it was before: a crash never leaves half of it."""
+"""Atomic writes: a crash leaves the old file or the new one, never half of it."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from deepsup.errors import RunError
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give a temporary path to write to; afterwards the file is at ``path``, whole and on disk, or not at all."""
+    """Yield a temporary path to write to; afterwards the file is complete at ``path``, or absent."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with disk_errors_named(path):
@@ -25,7 +25,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def disk_errors_named(path: Path) -> Iterator[None]:
-    """Turn what the disk refuses into one line that says what to do."""
+    """Turn disk errors into one line that says what to do."""
     try:
         yield
     except OSError as error:
@@ -42,7 +42,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have the disk hold what was written to a file or a folder."""
+    """Flush a file or a folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -8,7 +8,6 @@ docstring.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from deepsup.config import Config, Phase
@@ -39,7 +38,7 @@ def paper(data: str, network: str, epochs: int, normalize: str, augment: str = "
     """
     return Config(
         data=data, network=network, normalize=normalize, augment=augment, epochs=epochs, batch_size=128, momentum=0.9,
-        lr=0.001, weight_decay=5e-4, taps=("pool1", "pool2"), anneal="epochs", anneal_factor=20,
+        lr=0.001, weight_decay=5e-4, taps=("pool1", "pool2"), anneal="step", anneal_factor=20,
         anneal_at=(epochs // 2, 3 * epochs // 4),
         loss="squared_hinge", norms=True, balance=10, alpha=(0.3,), schedule="paper", head_lr=0.01, **FLAT,
     )  # fmt: skip
@@ -67,7 +66,7 @@ def dsn_cifar100() -> Config:
 
 def dsn_svhn() -> Config:
     """SVHN, DSN: 1.92 % in the paper. Trains on extra too: ``--no-extra`` where it cannot be had."""
-    return replace(paper("svhn", "nin-svhn", 100, "gcn-lcn"), extra=True)
+    return paper("svhn", "nin-svhn", 100, "gcn-lcn").replace(extra=True)
 
 
 # the authors' Caffe code: docs/supervision.md has the table
@@ -82,7 +81,7 @@ def caffe_cifar10() -> Config:
         data="cifar10", network="nin-cifar10", normalize="gcn-zca", shuffle=False, batch_size=100, momentum=0.9,
         network_options={"dropout": "caffe", "init": "caffe"}, **{**FLAT, "companion_init": "caffe"},
         loss="squared_hinge_ovr", norms=False, alpha=(1.0,), schedule="constant", weight_decay=5e-4,
-        published_rates=True, head_lr=0.001, head_lr_decay=True, anneal="epochs",
+        published_rates=True, head_lr=0.001, head_lr_decay=True, anneal="step",
         phases=(
             Phase(100, 0.025),
             Phase(240, 0.025, companions=False, reset_momentum=True, anneal_at=(200,), anneal_factor=20),
@@ -93,12 +92,12 @@ def caffe_cifar10() -> Config:
 
 def caffe_cifar10_augmented() -> Config:
     """The same with the code's augmentation: window offsets 0..7 and flips."""
-    return replace(caffe_cifar10(), augment="caffe")
+    return caffe_cifar10().replace(augment="caffe")
 
 
 def caffe_cifar100() -> Config:
     """CIFAR-100 as the authors' code has it: softmax at all heads."""
-    return replace(caffe_cifar10(), data="cifar100", network="nin-cifar100", loss="softmax")
+    return caffe_cifar10().replace(data="cifar100", network="nin-cifar100", loss="softmax")
 
 
 # the rivals: the trunk of each, without companions, softmax
@@ -108,9 +107,9 @@ def rival(data: str, network: str, epochs: int, lr: float, normalize: str, **mor
     """A net without companions under softmax; momentum 0.9, the rate going down in a line after a short rise."""
     config = Config(
         data=data, network=network, epochs=epochs, lr=lr, normalize=normalize, taps=("none",), loss="softmax",
-        batch_size=128, anneal="triangle", warmup=0.01, published_rates=True,
+        batch_size=128, anneal="triangular", warmup=0.01, published_rates=True,
     )  # fmt: skip
-    return replace(config, **more)  # type: ignore[arg-type]
+    return config.replace(**more)
 
 
 def cnn_mnist() -> Config:
@@ -130,17 +129,17 @@ def nin_cifar10() -> Config:
 
 def nin_cifar10_augmented() -> Config:
     """CIFAR-10, NIN, augmented: 8.81 % in the paper."""
-    return replace(nin_cifar10(), augment="crop-flip")
+    return nin_cifar10().replace(augment="crop-flip")
 
 
 def nin_cifar100() -> Config:
     """CIFAR-100, NIN: 35.68 % in the paper."""
-    return replace(nin_cifar10(), data="cifar100", network="nin-cifar100")
+    return nin_cifar10().replace(data="cifar100", network="nin-cifar100")
 
 
 def nin_svhn() -> Config:
     """SVHN, NIN: 2.35 % in the paper."""
-    return replace(nin_cifar10(), data="svhn", network="nin-svhn", normalize="gcn-lcn", epochs=100, extra=True)
+    return nin_cifar10().replace(data="svhn", network="nin-svhn", normalize="gcn-lcn", epochs=100, extra=True)
 
 
 def maxout_mnist() -> Config:
@@ -155,18 +154,18 @@ def maxout_cifar10() -> Config:
 
 def maxout_cifar10_augmented() -> Config:
     """CIFAR-10, Maxout, augmented: 9.38 % in the paper. Momentum at its end value 0.65."""
-    return replace(maxout_cifar10(), augment="crop-flip", momentum=0.65)
+    return maxout_cifar10().replace(augment="crop-flip", momentum=0.65)
 
 
 def maxout_cifar100() -> Config:
     """CIFAR-100, Maxout: 38.57 % in the paper (its settings were those of CIFAR-10)."""
-    return replace(maxout_cifar10(), data="cifar100")
+    return maxout_cifar10().replace(data="cifar100")
 
 
 def maxout_svhn() -> Config:
     """SVHN, Maxout: 2.47 % in the paper. Momentum at its end value 0.6."""
-    return replace(
-        maxout_cifar10(), data="svhn", network="maxout-svhn", normalize="gcn-lcn", lr=0.2, epochs=250, extra=True
+    return maxout_cifar10().replace(
+        data="svhn", network="maxout-svhn", normalize="gcn-lcn", lr=0.2, epochs=250, extra=True
     )
 
 
@@ -182,13 +181,13 @@ def stochastic_pooling_cifar10() -> Config:
 
 def stochastic_pooling_cifar100() -> Config:
     """CIFAR-100, Stochastic Pooling: 42.51 % in the paper."""
-    return replace(stochastic_pooling_cifar10(), data="cifar100")
+    return stochastic_pooling_cifar10().replace(data="cifar100")
 
 
 def stochastic_pooling_svhn() -> Config:
     """SVHN, Stochastic Pooling: 2.80 % in the paper."""
-    return replace(
-        stochastic_pooling_cifar10(),
+    return stochastic_pooling_cifar10().replace(
+
         data="svhn", network="stochastic-pooling-svhn", normalize="gcn-lcn", epochs=500, extra=True,
     )  # fmt: skip
 
@@ -227,13 +226,13 @@ def fast_cifar10() -> Config:
 def fast_cifar10_plain() -> Config:
     """CIFAR-10 without augmentation, within an hour on two cores: some dropout in its place."""
     options = {"widths": [64, 192, 256], "mirror": True, "drop": 0.2}
-    return replace(fast_cifar10(), augment="none", network_options=options)
+    return fast_cifar10().replace(augment="none", network_options=options)
 
 
 def fast_cifar100() -> Config:
     """CIFAR-100 without augmentation, within two hours on two cores: more features and epochs, and more dropout."""
     options = {"widths": [64, 192, 512], "mirror": True, "drop": 0.3}
-    return replace(fast_cifar10_plain(), data="cifar100", network_options=options, epochs=16)
+    return fast_cifar10_plain().replace(data="cifar100", network_options=options, epochs=16)
 
 
 def fast_mnist() -> Config:
@@ -241,8 +240,8 @@ def fast_mnist() -> Config:
 
     The first group has no companion: on held-out digits it hardly learned (LOG.md).
     """
-    return replace(
-        fast_cifar10(), data="mnist", augment="none", sides=(), network_options={"widths": [32, 64, 64], "drop": 0.2},
+    return fast_cifar10().replace(
+        data="mnist", augment="none", sides=(), network_options={"widths": [32, 64, 64], "drop": 0.2},
         taps=("group2", "group3"), epochs=12, batch_size=250, lr=0.3, muon_lr=0.15,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The bench: sides take fair turns, the rivals do the same work, and the answer has what it promises."""
+"""The bench: functions take fair turns, the other loops do the same work, and the answer has what it promises."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from deepsup.bench import companion_cost as companions
 from deepsup.bench import growth, limits, loops, packages
 from deepsup.bench import suite as bench_module
 from deepsup.bench.data_speed import STEPS, first, in_new_process, measure_streams, stand_in
-from deepsup.bench.loops import RIVALS, Task, measure_loops, ours
+from deepsup.bench.loops import OTHERS, Task, measure_loops, ours
 from deepsup.bench.suite import FULL, QUICK, Amount, Bench
 from deepsup.bench.timing import ratio, take_turns
 from deepsup.cli import main
@@ -40,7 +40,7 @@ def data() -> Dataset:
     return stand_in(32, 8)
 
 
-# Sides
+# Turns
 
 
 def test_turns_alternate_and_the_first_round_does_not_count():
@@ -76,12 +76,12 @@ def test_ratio_is_formed_within_rounds():
 
 
 @pytest.mark.parametrize(("network", "options"), [("fast", {}), ("nin-cifar10", {"drop": 0.0})])
-@pytest.mark.parametrize("rival", [name for name in RIVALS if "workers" not in name])
-def test_every_loop_does_the_same_work(rival, network, options):
+@pytest.mark.parametrize("loop", [name for name in OTHERS if "workers" not in name])
+def test_every_loop_does_the_same_work(loop, network, options):
     """Same first weights, same batches: after three steps the weights agree, so it is the same training."""
     task = Task(network, stand_in(12, 8), batch_size=4, lr=0.1, random=False, options=options)
     begun = {name: value.clone() for name, value in task.net().state_dict().items()}
-    mine, theirs = ours(task), RIVALS[rival].make(task)
+    mine, theirs = ours(task), OTHERS[loop].make(task)
     assert mine.turn() > 0
     assert theirs.turn() > 0
     moved = 0.0
@@ -95,7 +95,7 @@ def test_every_loop_does_the_same_work(rival, network, options):
 def test_steps_counted(data):
     """A pass over 32 images in batches of 8 is four steps for every loop."""
     task = Task("cnn", data, batch_size=8)
-    for make in [ours, *(rival.make for name, rival in RIVALS.items() if "workers" not in name)]:
+    for make in [ours, *(other.make for name, other in OTHERS.items() if "workers" not in name)]:
         side, steps = make(task), []
         handle = side.net.register_forward_hook(lambda _, args, __, steps=steps: steps.append(len(args[0])))
         side.turn()

@@ -137,7 +137,7 @@ def test_a_stopped_training_names_the_command_that_goes_on(
     steps = int(max(RunFolder("my run").checkpoints.glob("step-*.pt")).stem.split("-")[1])
     assert main([*shlex.split(command)[1:], "--limit-steps", str(steps + 2), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["steps"], RunFolder("my run").config.image_size) == (steps + 2, 12)
+    assert (answer["steps"], RunFolder("my run").config.data.image_size) == (steps + 2, 12)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of this kind are sent on POSIX only")
@@ -200,8 +200,8 @@ def test_another_network_does_not_get_the_options_of_the_recipes_own(monkeypatch
     for more in (["--lr", "1"], ["--network", "nin-cifar10"], ["--network", "cnn"],
                  ["--network", "cnn", "--network-options", "drop=0.1"]):  # fmt: skip
         assert main([*recipe, *more]) == 130
-    own = caffe_cifar10().network_options
-    assert [config.network_options for config in seen] == [own, own, {}, {"drop": 0.1}]
+    own = caffe_cifar10().network.options
+    assert [config.network.options for config in seen] == [own, own, {}, {"drop": 0.1}]
 
 
 def test_resume_starts_a_run_that_is_not_there(photos: str, capsys: pytest.CaptureFixture) -> None:

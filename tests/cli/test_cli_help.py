@@ -1,6 +1,5 @@
 """The help: settings in groups, in words; the list of targets, true and at once; completion for shells."""
 
-import dataclasses
 import json
 import os
 import re
@@ -12,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from deepsup.cli import app, main
+from deepsup.cli import app, main, settings
 from deepsup.cli.run_commands import _INSTEAD
-from deepsup.config import GROUPS, Config
+from deepsup.config import GROUPS, PLACES, Config, settings_of
 from deepsup.paper.listing import FILE, listing
 from deepsup.recipes import quick
 
 ROOT = Path(__file__).parents[2]
-SETTINGS = {setting.name: setting for setting in dataclasses.fields(Config) if setting.name != "phases"}
+SETTINGS = {each.name: each for group in GROUPS.values() for each in settings_of(group) if each.name != "phases"}
 VERBS = ["train", "compare", "evaluate", "predict", "report", "inspect", "data list", "data get", "data check",
          "networks", "reproduce", "bench", "harm", "doctor"]  # fmt: skip
 
@@ -57,13 +56,18 @@ def test_settings_stand_in_their_groups(verb: str, defaults: Config, without, ca
             assert f" {option(name)} " not in text
             continue
         metavar = r"(?:, \S+)?(?: [A-Z=|]+(?: \.\.\.)?)?"
-        pattern = rf" {option(name)}{metavar} {re.escape(setting.metadata['doc'])}.*?\(default: (.*?)\)"
-        (sentence,) = re.findall(pattern, parts[setting.metadata["group"]])
-        default = getattr(defaults, name)
+        pattern = rf" {option(name)}{metavar} {re.escape(setting.doc)}.*?\(default: (.*?)\)"
+        (sentence,) = re.findall(pattern, parts[PLACES[name][0]])
+        default = value_of(defaults, name)
         if isinstance(default, bool):
             assert sentence == ("on" if default else "off")
         elif isinstance(default, (int, float, str)):
             assert sentence == str(default)
+
+
+def value_of(config: Config, name: str) -> object:
+    group, field = PLACES[name]
+    return getattr(getattr(config, group), field)
 
 
 def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Config:
@@ -77,13 +81,13 @@ def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Config:
         seen.append(config)
         raise Seen
 
-    monkeypatch.setattr("deepsup.runs.train", train)
+    monkeypatch.setattr("deepsup.runs.train.train", train)
     with pytest.raises(Seen):
         main(["train", *words])
     return seen[0]
 
 
-BOOLEANS = [name for name in SETTINGS if isinstance(getattr(Config(), name), bool)]
+BOOLEANS = [name for name in SETTINGS if isinstance(value_of(Config(), name), bool)]
 
 
 @pytest.mark.parametrize("name", BOOLEANS)
@@ -91,17 +95,27 @@ def test_booleans_are_flags_and_the_old_spelling_still_works(name: str, monkeypa
     off = "--no-" + option(name)[2:]
     for words, value in [
         ([option(name)], True), ([off], False), ([option(name), "True"], True), ([option(name), "False"], False),
-        ([f"{option(name)}=False"], False), ([option(name), "--epochs", "3"], True), ([], getattr(Config(), name)),
+        ([f"{option(name)}=False"], False), ([option(name), "--epochs", "3"], True), ([], value_of(Config(), name)),
     ]:  # fmt: skip
-        assert getattr(parsed(*words, monkeypatch=monkeypatch), name) is value, words
+        assert value_of(parsed(*words, monkeypatch=monkeypatch), name) is value, words
 
 
 def test_every_kind_of_setting_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     words = "--alpha 0.1 0.2 --taps a b --train-size 5 --lr 1e-3 --pool 4 --network-options drop=0.3 widths=[1,2] a=b"
     config = parsed(*words.split(), "--hidden", "--loss", "softmax", monkeypatch=monkeypatch)
-    assert (config.alpha, config.taps, config.train_size, config.lr) == ((0.1, 0.2), ("a", "b"), 5, 0.001)
-    assert (config.pool, config.hidden, config.loss) == ("4", (), "softmax")
-    assert config.network_options == {"drop": 0.3, "widths": [1, 2], "a": "b"}
+    assert (config.objective.alpha, config.supervision.taps) == ((0.1, 0.2), ("a", "b"))
+    assert (config.data.train_size, config.optimizer.lr) == (5, 0.001)
+    assert (config.supervision.pool, config.supervision.hidden, config.objective.loss) == ("4", (), "softmax")
+    assert config.network.options == {"drop": 0.3, "widths": [1, 2], "a": "b"}
+
+
+def test_a_schedule_of_earlier_versions_is_still_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = parsed("--anneal", "stall", "--validation", "9", monkeypatch=monkeypatch)
+    assert config == Config(anneal="plateau", validation=9)
+
+
+def test_words_of_the_help_are_for_settings_that_there_are() -> None:
+    assert {*settings._UNSET, *settings._METAVARS} <= PLACES.keys()
 
 
 def test_the_table_of_targets_is_what_the_plans_say() -> None:

@@ -1,6 +1,5 @@
 """Gradient statistics: those of finite differences, at the steps they should be, and the same through a stop."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -57,10 +56,7 @@ def test_a_layer_without_a_gradient_is_left_out() -> None:
 
 
 def test_a_run_records_them_a_layer_and_epoch_and_they_change_nothing(small: Config, tmp_path: Path) -> None:
-    runs = {
-        every: train(dataclasses.replace(small, epochs=2, gradient_every=every), tmp_path / str(every))
-        for every in (0, 1, 10)
-    }
+    runs = {every: train(small.replace(epochs=2, gradient_every=every), tmp_path / str(every)) for every in (0, 1, 10)}
     for record in runs[1].metrics + runs[10].metrics:
         assert list(record["gradient_variances"]) == ["conv1", "conv2", "fc1", "scores"]
         assert all(value > 0 for value in record["gradient_norms"].values())

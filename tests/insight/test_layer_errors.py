@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, confusion_matrix
 from torch import nn
 
-from deepsup.insight import Measurement, knowledge, layer_outputs, probe_layer
+from deepsup.insight import Measurement, layer_insight, layer_outputs, probe_layer
 from deepsup.insight import probes as linear
 from deepsup.insight.layer_errors import right_for_good
 from deepsup.insight.probes import DECAY, fit_probe
@@ -27,7 +27,7 @@ def measured() -> Measurement:
 
 
 def test_errors_confusions_and_confidences_are_those_of_scikit_learn(measured: Measurement) -> None:
-    found = knowledge(measured, CLASSES)
+    found = layer_insight(measured, CLASSES)
     assert found["absent"] == ["d"]
     for name, scores in {**measured.companions, "output": measured.scores}.items():
         labels, said = measured.labels.numpy(), scores.numpy().argmax(1)
@@ -42,7 +42,7 @@ def test_errors_confusions_and_confidences_are_those_of_scikit_learn(measured: M
 
 
 def test_the_surest_mistakes_come_first(measured: Measurement) -> None:
-    found = knowledge(measured, CLASSES)["mistakes"]
+    found = layer_insight(measured, CLASSES)["mistakes"]
     said = measured.scores.argmax(1)
     wrong = {int(index) for index in torch.nonzero(said != measured.labels)}
     assert {each["index"] for each in found} == wrong
@@ -52,8 +52,8 @@ def test_the_surest_mistakes_come_first(measured: Measurement) -> None:
 
 def test_nothing_wrong_and_nothing_right() -> None:
     scores, labels = torch.eye(2), torch.tensor([0, 1])
-    assert knowledge(Measurement(scores, {}, labels), "ab")["layers"]["output"]["confidence_wrong"] is None
-    assert knowledge(Measurement(scores, {}, 1 - labels), "ab")["layers"]["output"]["confidence_right"] is None
+    assert layer_insight(Measurement(scores, {}, labels), "ab")["layers"]["output"]["confidence_wrong"] is None
+    assert layer_insight(Measurement(scores, {}, 1 - labels), "ab")["layers"]["output"]["confidence_right"] is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,7 +66,7 @@ def test_right_for_good_is_what_a_loop_finds(right: list[list[bool]]) -> None:
 
 
 def test_agreement_counts_every_image_once(measured: Measurement) -> None:
-    counts = knowledge(measured, CLASSES)["agreement"]
+    counts = layer_insight(measured, CLASSES)["agreement"]
     assert list(counts) == ["conv1", "conv2", "output", "never"]
     assert sum(counts.values()) == 60
     assert counts["never"] == int((measured.scores.argmax(1) != measured.labels).sum())

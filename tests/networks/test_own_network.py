@@ -67,5 +67,5 @@ def test_a_network_that_needs_torchvision(network: list[str], tmp_path: Path) ->
 def test_other_failures_keep_their_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "failing_net.py").write_text("def net(num_classes):\n    raise RuntimeError('out of luck')\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"failing_net:net gives no net \(RuntimeError: out of luck\)"):
+    with pytest.raises(ConfigError, match=r"failing_net:net cannot be built \(RuntimeError: out of luck\)"):
         own_network(Config(network="failing_net:net"), 3)

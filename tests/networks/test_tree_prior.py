@@ -108,7 +108,7 @@ def test_other_bad_input() -> None:
         TreePrior(TREE, 6, 1.0, 0.0)
     with pytest.raises(NetworkError, match="lambda1 of TreePrior is -1; expected a finite number of at least 0"):
         TreePrior(TREE, 6, -1, 1.0)
-    with pytest.raises(NetworkError, match=r"got weights of shape \(5, 2\); expected \[6, ...\], a row a class"):
+    with pytest.raises(NetworkError, match=r"got weights of shape \(5, 2\); expected \[6, ...\], one row per class"):
         TreePrior(TREE, 6, 1.0, 1.0)(torch.zeros(5, 2))
     with pytest.raises(NetworkError, match=r"got weights of shape \(6,\)"):
         TreePrior(TREE, 6, 1.0, 1.0)(torch.zeros(6))

@@ -11,7 +11,7 @@ from deepsup import DeepsupError, Objective, supervise
 @pytest.mark.parametrize(
     ("alpha", "progress"), [((0.3, 0.3), 0.0), ((0.5, 2.0), 0.25), ((0.0, 1.0), 0.5), ((1.0, 1.0), 1.0)]
 )
-def test_every_part_is_divided_by_one_plus_the_alphas_of_the_moment(
+def test_the_total_is_the_mean_of_the_output_and_of_the_mean_companion(
     alpha: tuple[float, float], progress: float
 ) -> None:
     net = supervise(ConvNet(), at=["conv1", "pool1"], num_classes=CLASSES, example=images(2)).double()
@@ -20,7 +20,7 @@ def test_every_part_is_divided_by_one_plus_the_alphas_of_the_moment(
         torch.nn.init.normal_(net.head(head).classifier.weight)
     out = net(x)
     loss = Objective(net, alpha=alpha)(out, y, progress=progress)
-    now = [each * (1 - progress) for each in alpha]
+    now = [each * (1 - progress) / 2 for each in alpha]
     losses = [F.cross_entropy(scores, y) for scores in out.companions.values()]
     expected = (F.cross_entropy(out.scores, y) + now[0] * losses[0] + now[1] * losses[1]) / (1 + sum(now))
     torch.testing.assert_close(loss.total, expected)
@@ -30,6 +30,15 @@ def test_every_part_is_divided_by_one_plus_the_alphas_of_the_moment(
     by_hand = torch.autograd.grad(expected, list(net.trunk.parameters()))
     for one, other in zip(grads, by_hand, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_the_output_counts_the_same_however_many_companions_there_are() -> None:
+    x, y, shares = images(6), labels(6), []
+    for taps in (["conv1"], ["conv1", "pool1", "conv2"]):
+        net = supervise(ConvNet(), at=taps, num_classes=CLASSES, example=images(2))
+        loss = Objective(net, alpha=0.3)(net(x), y, progress=0.0)
+        shares.append((loss.output / loss.output_loss).item())
+    assert shares == pytest.approx([1 / 1.3, 1 / 1.3])
 
 
 def test_the_paper_sums() -> None:

@@ -350,8 +350,8 @@ def test_the_defaults_are_softmax_and_an_alpha_that_falls_to_0(progress: float, 
 
     out = net(x)
     loss = Objective(net)(out, y, progress=progress)
-    expected = by_hand(out.scores) + share * sum(by_hand(out.companions[m]) for m in TAPS)
-    expected = expected / (1 + share * len(TAPS))
+    expected = by_hand(out.scores) + share * sum(by_hand(out.companions[m]) for m in TAPS) / len(TAPS)
+    expected = expected / (1 + share)
     torch.testing.assert_close(loss.total, expected)
     assert {bool(active) for active in loss.active.values()} == {share > 0}
     parameters = list(net.parameters())

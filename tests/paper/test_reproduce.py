@@ -109,7 +109,7 @@ def test_a_recorded_row_repeats_to_the_digit(out: Path, tmp_path: Path, capsys: 
 def test_a_training_that_diverges_is_a_result() -> None:
     ended = {"error": 3.0, "companions": {"conv1": 9.0}, "seconds": 60.0}
     config = Config()
-    jobs = [Job("a", "lr1", replace(config, seed=seed), Path()) for seed in (0, 1, 2)]
+    jobs = [Job("a", "lr1", config.replace(seed=seed), Path()) for seed in (0, 1, 2)]
     outcome = Outcome("a", "lr1", config, {}, jobs, [ended, {"failed": "diverged"}, {**ended, "error": 5.0}])
     row = plan_of("robustness", "cpu", Path()).rows[0]
     with pytest.MonkeyPatch.context() as patch:
@@ -140,12 +140,12 @@ def test_the_paper_preset_is_the_recipes() -> None:
     for name, table in TABLES.items():
         rows = {row.method.name: row for row in plan_of(name, "paper", Path()).rows}
         for method, (error, recipe) in table.rows.items():
-            full = replace(RECIPES[recipe](), tensorboard=False)
+            full = RECIPES[recipe]().replace(tensorboard=False)
             assert rows[method].paper == error
-            assert [config.lr / full.lr for config in rows[method].method.choices.values()] == pytest.approx(
-                [0.3, 1, 3]
-            )
-            assert all(replace(config, lr=full.lr) == full for config in rows[method].method.choices.values())
+            assert [
+                config.optimizer.lr / full.optimizer.lr for config in rows[method].method.choices.values()
+            ] == pytest.approx([0.3, 1, 3])
+            assert all(config.replace(lr=full.optimizer.lr) == full for config in rows[method].method.choices.values())
     assert plan_of("svhn", "paper", Path()).rows[0].method.choices["lr0.001"].extra
     nets = {c.network for row in plan_of("fig2b", "paper", Path()).rows for c in row.method.choices.values()}
     assert nets == {"nin-mnist"}
@@ -154,7 +154,7 @@ def test_the_paper_preset_is_the_recipes() -> None:
 def test_what_differs_is_said() -> None:
     full = RECIPES["dsn-cifar10"]()
     assert differences(full, full) == ""
-    said = differences(replace(full, train_size=1000, epochs=8, network="fast"), full)
+    said = differences(full.replace(train_size=1000, epochs=8, network="fast"), full)
     assert said == "1,000 training images, not 50,000; 8 epochs, not 400; the net fast, not nin-cifar10"
 
 
@@ -174,9 +174,9 @@ def test_minutes_are_stated_and_grow_with_the_work(capsys: pytest.CaptureFixture
 def test_a_fast_recipe_is_trained_as_it_stands_and_without_companions(name: str) -> None:
     plan = plan_of(name, "cpu", Path())
     supervised, plain = plan.rows[-2:]
-    recipe = replace(RECIPES[name](), tensorboard=False)
+    recipe = RECIPES[name]().replace(tensorboard=False)
     assert supervised.method.choices == {"recipe": recipe}
-    assert plain.method.choices == {"recipe": replace(recipe, taps=("none",))}
+    assert plain.method.choices == {"recipe": recipe.replace(taps=("none",))}
     assert recipe.taps != ("none",)
     assert supervised.method.seeds == plain.method.seeds == (3 if MINUTES[name] < 30 else 1)
     assert plan.pairs == ((RowId(WITH), RowId(WITHOUT)),)
@@ -190,16 +190,16 @@ def test_few_images_set_companions_beside_none_at_every_size() -> None:
     assert plan.pairs == tuple((RowId(WITH, size=size), RowId(WITHOUT, size=size)) for size in FEW)
     for row in plan.rows:
         for config in row.method.choices.values():
-            assert config.train_size == row.id.size == row.places[0].x
-            assert (config.taps == ("none",)) == (row.id.method == WITHOUT)
+            assert config.data.train_size == row.id.size == row.places[0].x
+            assert (config.supervision.taps == ("none",)) == (row.id.method == WITHOUT)
         assert row.method.seeds == 5
-    rates = [{config.lr for config in row.method.choices.values()} for row in plan.rows]
+    rates = [{config.optimizer.lr for config in row.method.choices.values()} for row in plan.rows]
     assert all(each == rates[0] for each in rates)  # both choose from the same rates
 
 
 def test_minutes_of_the_fast_net_grow_with_its_width() -> None:
     narrow, wide = (
-        replace(RECIPES["fast-cifar10"](), network_options={"widths": widths})
+        RECIPES["fast-cifar10"]().replace(network_options={"widths": widths})
         for widths in ([32, 128, 128], [64, 256, 256])
     )
     assert seconds(wide) > 2 * seconds(narrow)
@@ -222,12 +222,14 @@ def test_fig2b_trains_nin_fairly() -> None:
         assert len(row.method.choices) == 4
         assert row.method.seeds == (10 if row.id.size == 500 else 5)
         for config in row.method.choices.values():
-            assert (config.network, config.network_options) == ("nin-mnist", {"init": "he"})
-            assert config.train_size == row.id.size
-            assert config.epochs * config.train_size == 1200 * config.batch_size
-            assert (config.taps == ("none",)) == row.id.method.startswith("CNN")
-            assert (config.loss == "softmax") == row.id.method.endswith("Softmax")
-            assert (config.head_lr, config.pool) == ((0.01, "none") if row.id.companions else (1.0, "4"))
+            assert (config.network.name, config.network.options) == ("nin-mnist", {"init": "he"})
+            assert config.data.train_size == row.id.size
+            assert config.run.epochs * config.data.train_size == 1200 * config.run.batch_size
+            assert (config.supervision.taps == ("none",)) == row.id.method.startswith("CNN")
+            assert (config.objective.loss == "softmax") == row.id.method.endswith("Softmax")
+            assert (config.optimizer.head_lr, config.supervision.pool) == (
+                (0.01, "none") if row.id.companions else (1.0, "4")
+            )
     assert [row.id.size for row in plan.groups[0]] == [500] * 6
     assert {row.id.size for row in plan.rows} == {250, 500, 1000, 2000, 5000}
 
@@ -253,16 +255,16 @@ def test_when_sets_every_net_beside_itself_without_companions() -> None:
         assert (ours.method, theirs.method) == (WITH, WITHOUT)
         assert by_id[ours].seeds == by_id[theirs].seeds == 5
         for supervised, bare in zip(by_id[ours].choices.values(), by_id[theirs].choices.values(), strict=True):
-            assert replace(supervised, taps=("none",)) == bare
+            assert supervised.replace(taps=("none",)) == bare
             assert supervised.epochs * supervised.train_size == 800 * supervised.batch_size
             assert supervised.network_options["depth"] == ours.depth
-            assert Config().pool == supervised.pool  # the library's own companions
+            assert Config().supervision.pool == supervised.pool  # the library's own companions
 
 
 def test_a_row_says_on_what_it_was_chosen(out: Path) -> None:
     first, *others = reproduce("l1-l2", "smoke", out)["rows"]
     run = next(RunFolder(path) for path in (out / "smoke-l1-l2-cpu" / "search").iterdir())
-    held = {"images": run.config.validation, "of": Path(run.config.data).stem, "candidates": 2, "seeds": 1}
+    held = {"images": run.config.data.validation, "of": Path(run.config.data.source).stem, "candidates": 2, "seeds": 1}
     assert first["chosen_on"] == held
     assert all((row["chosen_on"]["images"], row["chosen_on"]["candidates"]) == (0, 1) for row in others)
     assert first["guessing"] == 90.0

@@ -316,7 +316,7 @@ def test_every_row_can_be_made_again(path: Path) -> None:
     assert record["command"].startswith(f"deepsup reproduce {record['target']} --preset {record['preset']}")
     for row in record["rows"]:
         if record["target"] != "theory":
-            assert Config.from_dict(row["config"]).seed == row["seeds"][0]
+            assert Config.from_dict(row["config"]).run.seed == row["seeds"][0]
             assert len(row["values"]) == len(row["seeds"]) == len(row["threads"]) == len(row["seconds"])
 
 

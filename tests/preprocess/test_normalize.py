@@ -304,7 +304,7 @@ def test_a_fit_that_cannot_be_kept_is_still_a_fit(monkeypatch, tmp_path, caplog)
     monkeypatch.setenv("DEEPSUP_DATA", str(tmp_path / "file"))
     with caplog.at_level(logging.WARNING):
         fit("gcn-zca", make(channels=1, side=5))
-    assert "the fit is not kept" in caplog.text
+    assert "the fit is not cached" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def epoch(number: int, taps: tuple[str, ...]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def inside(classes: list[str], taps: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def insight(classes: list[str], taps: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What inspect would have found: the last class has no test image."""
     size = len(classes)
     confusion = np.diag([3] * (size - 1) + [0])
@@ -68,9 +68,9 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
                       "train_images": 500, "test_images": 5000}  # fmt: skip
             (folder / "result.json").write_text(json.dumps(result))
         if seen:
-            found, arrays = inside(list(classes), taps)
-            (folder / "inside.json").write_text(json.dumps(found))
-            np.savez(folder / "inside.npz", **arrays)
+            found, arrays = insight(list(classes), taps)
+            (folder / "insight.json").write_text(json.dumps(found))
+            np.savez(folder / "insight.npz", **arrays)
         return folder
 
     return make
@@ -94,7 +94,7 @@ def make_comparison(make_run: Callable[..., Path], tmp_path: Path) -> Callable[.
         difference = {"mean": -0.5, "interval": interval}
         table = {
             "methods": methods, "differences": {"DSN-SVM - CNN-SVM": difference}, "seeds": [0, 1],
-            "config": {"data": "mnist-mini", "network": quick().network, "train_size": size, "epochs": 3},
+            "config": {"data": "mnist-mini", "network": quick().network.name, "train_size": size, "epochs": 3},
         }  # fmt: skip
         (tmp_path / name / "comparison.json").write_text(json.dumps(table))
         return tmp_path / name

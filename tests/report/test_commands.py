@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from deepsup.report.comparison_page import next_step
 from deepsup.report.next_commands import compare_again, compare_own, more_images
 from deepsup.report.read import read_comparison
 
-OWN = replace(
-    quick(), data="my photos/cats & dogs", image_size=48, network="nin-cifar10", network_options={"drop": 0.3},
+OWN = quick().replace(
+    data="my photos/cats & dogs", image_size=48, network="nin-cifar10", network_options={"drop": 0.3},
     taps=("pool1", "pool2"), alpha=(0.1, 0.2), epochs=7, train_size=None, schedule="linear",
 )  # fmt: skip
-OTHER = replace(quick(), network="fast", network_options={}, companion_length=0.0, companion_init="torch")
+OTHER = quick().replace(network="fast", network_options={}, companion_length=0.0, companion_init="torch")
 
 
 class StopError(Exception):
@@ -48,7 +47,7 @@ def pasted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
     return paste
 
 
-@pytest.mark.parametrize("config", [quick(), replace(quick(), train_size=None), OWN, OTHER])
+@pytest.mark.parametrize("config", [quick(), quick().replace(train_size=None), OWN, OTHER])
 @pytest.mark.parametrize("changes", [{"seeds": 10}, {"epochs": 60}, {"alpha": [0.7]}, {"train_size": 90}])
 def test_the_same_again_with_a_change(
     pasted: Callable[[str], dict[str, Any]], config: Config, changes: dict[str, Any]
@@ -72,11 +71,11 @@ def test_every_change_has_a_folder_of_its_own() -> None:
 def test_your_own_images_with_the_same_net(pasted: Callable[[str], dict[str, Any]]) -> None:
     assert compare_own({"config": quick().to_dict()}) == "deepsup compare --data FOLDER --image-size 32 --out runs/mine"
     seen = pasted(compare_own({"config": OWN.to_dict()}))
-    wanted = replace(quick(), data="FOLDER", image_size=48, train_size=None, network=OWN.network,
-                     network_options=OWN.network_options, taps=OWN.taps)  # fmt: skip
+    wanted = quick().replace(data="FOLDER", image_size=48, train_size=None, network=OWN.network.name,
+                     network_options=OWN.network.options, taps=OWN.supervision.taps)  # fmt: skip
     assert seen["config"] == wanted
     seen = pasted(compare_own({"config": OTHER.to_dict()}))
-    assert seen["config"] == replace(OTHER, data="FOLDER", image_size=32, train_size=None)
+    assert seen["config"] == OTHER.replace(data="FOLDER", image_size=32, train_size=None)
 
 
 def test_no_more_images_than_there_are() -> None:

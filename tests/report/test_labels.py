@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from deepsup.report import write_report
-from deepsup.report.labels import tell_apart
+from deepsup.report.labels import labelled
 from deepsup.report.read import read_run
 
 Make = Callable[..., Path]
 
 
 def labels(*folders: Path) -> list[str]:
-    return [run.label for run in tell_apart([read_run(folder) for folder in folders])]
+    return [run.label for run in labelled([read_run(folder) for folder in folders])]
 
 
 def test_methods_are_enough_where_they_differ(make_run: Make) -> None:

@@ -18,10 +18,10 @@ TAPS = tuple(f"conv{n}" for n in range(1, 7))
 
 def probed(folder: Path, errors: dict[str, float], output: float, companions: dict[str, float]) -> RunRecord:
     """Write what inspect would have found into a run folder."""
-    found = json.loads((folder / "inside.json").read_text())
+    found = json.loads((folder / "insight.json").read_text())
     found["probes"] = {tap: {"error": error} for tap, error in errors.items()}
     found["layers"] = {tap: {"error": error} for tap, error in (companions | {"output": output}).items()}
-    (folder / "inside.json").write_text(json.dumps(found))
+    (folder / "insight.json").write_text(json.dumps(found))
     return read_run(folder)
 
 
@@ -53,12 +53,12 @@ def test_means_and_deviations_over_seeds(pair: dict[str, list[RunRecord]], wide:
     kinds = {
         "CNN-SVM: plain net": ("CNN-SVM", "probes", (*TAPS, "output")),
         "DSN-SVM: trained with companions": ("DSN-SVM", "probes", (*TAPS, "output")),
-        "DSN-SVM: its companions' own answers": ("DSN-SVM", "layers", TAPS),
+        "DSN-SVM: its companions": ("DSN-SVM", "layers", TAPS),
     }
     assert lines.keys() == kinds.keys()
     for label, (method, key, layers) in kinds.items():
         errors = [
-            [run.inside["layers" if layer == "output" else key][layer]["error"] for run in pair[method]]
+            [run.insight["layers" if layer == "output" else key][layer]["error"] for run in pair[method]]
             for layer in layers
         ]
         line, _, (whiskers,) = lines[label].lines
@@ -85,10 +85,10 @@ def test_one_seed_has_no_whiskers(pair: dict[str, list[RunRecord]]) -> None:
 
 def test_only_runs_that_were_inspected_count(pair: dict[str, list[RunRecord]]) -> None:
     for run in pair["DSN-SVM"][1:]:
-        del run.inside["probes"]
+        del run.insight["probes"]
     lines = layer_lines(pair["DSN-SVM"])
     assert {len(errors) for line in lines.values() for errors in line.values()} == {1}
-    del pair["DSN-SVM"][0].inside["probes"]
+    del pair["DSN-SVM"][0].insight["probes"]
     lines = layer_lines(pair["DSN-SVM"])
     assert lines.keys() == {"companion"}
     assert list(lines["companion"]) == [*TAPS, "output"]
@@ -102,8 +102,8 @@ def test_nothing_known_nothing_drawn(make_run: Callable[..., Path]) -> None:
 def test_the_pair_with_most_seeds_comes_first(make_comparison: Callable[..., Path]) -> None:
     comparison = read_comparison(make_comparison())
     assert list(probed_pairs(comparison)) == ["Softmax", "SVM"]
-    comparison.runs["CNN-Softmax"][0].inside.pop("probes")
+    comparison.runs["CNN-Softmax"][0].insight.pop("probes")
     assert list(probed_pairs(comparison)) == ["SVM", "Softmax"]
-    comparison.runs["CNN-Softmax"][1].inside.pop("probes")
+    comparison.runs["CNN-Softmax"][1].insight.pop("probes")
     assert list(probed_pairs(comparison)) == ["SVM"]
     assert probed_pairs(Comparison("none", Path(), {}, {})) == {}

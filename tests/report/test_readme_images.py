@@ -31,7 +31,7 @@ def test_three_pictures(make_comparison: Callable[..., Path], tmp_path: Path) ->
 
 def test_a_comparison_without_probes(make_comparison: Callable[..., Path], tmp_path: Path) -> None:
     folder = make_comparison()
-    for path in folder.glob("*/inside.json"):
+    for path in folder.glob("*/insight.json"):
         path.unlink()
     with pytest.raises(RunError, match="was inspected; expected a CNN and a DSN; run deepsup inspect"):
         SCRIPT["make"](folder, tmp_path / "images")

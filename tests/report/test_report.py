@@ -86,7 +86,7 @@ def test_figures_are_left_as_png_and_svg(make_run: Make) -> None:
     kinds = {path.suffix: path.read_bytes()[:8] for path in (folder / "plots").iterdir()}
     assert kinds == {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml ve"}
     assert {path.stem for path in (folder / "plots").glob("*.svg")} == {
-        "activity", "agreement", "confusion", "feature-maps", "filters", "gradients", "layer-errors", "layer-knowledge",
+        "activity", "agreement", "confusion", "feature-maps", "filters", "gradients", "layer-errors", "layer-insight",
         "losses",
     }  # fmt: skip
 
@@ -120,8 +120,8 @@ def lead(page: Page) -> str:
     [
         ((-0.9, -0.1), "companions lower the test error from 4.50 to 4.00 % (95 % interval -0.90 to -0.10 points"),
         ((0.1, 0.9), "companions raise the test error from 4.50 to 4.00 % (95 % interval +0.10 to +0.90 points"),
-        ((-0.9, 0.1), "which is no certain difference (95 % interval -0.90 to +0.10 points)"),
-        (None, "one seed cannot tell that from chance"),
+        ((-0.9, 0.1), "which is not a significant difference (95 % interval -0.90 to +0.10 points)"),
+        (None, "one seed cannot show whether that is more than chance"),
     ],
 )
 def test_the_first_screen_says_in_two_sentences_what_was_compared_and_what_came_out(
@@ -234,7 +234,7 @@ def test_without_what_draws_it_says_what_to_install(make_run: Make, missing: str
         (lambda f: (f / "config.yaml").unlink(), "is no run: it has no config.yaml"),
         (lambda f: (f / "config.yaml").write_text("a: [b"), "cannot read"),
         (lambda f: (f / "result.json").write_text("{"), "cannot read"),
-        (lambda f: (f / "inside.npz").write_text("{"), "cannot read"),
+        (lambda f: (f / "insight.npz").write_text("{"), "cannot read"),
         (lambda f: (f / "comparison.json").write_text("{}"), "has no methods"),
     ],
 )

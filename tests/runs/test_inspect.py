@@ -1,7 +1,7 @@
-"""Looking inside runs: numbers that scikit-learn finds again in the exported scores, and maps as the paper's."""
+"""``deepsup inspect``: scikit-learn finds the same numbers in the exported scores, and maps are as in the paper."""
 
-import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,10 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 from deepsup.cli import main
 from deepsup.config import Config
 from deepsup.insight import feature_maps
-from deepsup.runs.train import train
-from deepsup.runs.inspect import in_few_bytes
+from deepsup.report.read import read_run
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.inspect import in_few_bytes, inspect
+from deepsup.runs.train import train
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def runs(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ru
     config = Config(data=str(digits), epochs=4, batch_size=30, lr=0.01, tensorboard=False)
     return {
         "dsn": train(config, folder / "dsn"),
-        "cnn": train(dataclasses.replace(config, taps=("none",)), folder / "cnn"),
+        "cnn": train(config.replace(taps=("none",)), folder / "cnn"),
     }
 
 
@@ -36,12 +37,12 @@ def inspected(runs: dict[str, RunFolder]) -> dict[str, RunFolder]:
 
 
 def held(run: RunFolder) -> tuple[dict, dict[str, np.ndarray]]:
-    with np.load(run.folder / "inside.npz") as arrays:
-        return json.loads((run.folder / "inside.json").read_text()), dict(arrays)
+    with np.load(run.folder / "insight.npz") as arrays:
+        return json.loads((run.folder / "insight.json").read_text()), dict(arrays)
 
 
 def test_training_leaves_confusion_and_mistakes(small: Config, tmp_path: Path) -> None:
-    run = train(dataclasses.replace(small, epochs=1), tmp_path / "run")
+    run = train(small.replace(epochs=1), tmp_path / "run")
     found, arrays = held(run)
     assert found["layers"]["output"]["error"] == run.result["error"]
     assert {tap: found["layers"][tap]["error"] for tap in ("conv1", "conv2")} == run.result["companions"]
@@ -96,7 +97,9 @@ def test_the_top_30_percent_of_activations_are_kept() -> None:
     assert sorted(found.channels) == [0, 1, 2, 3, 4]
 
 
-def test_another_layer_and_one_image(runs: dict[str, RunFolder], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_layer_and_one_image(
+    runs: dict[str, RunFolder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "digit.png"
     Image.fromarray(np.full((28, 28), 200, np.uint8)).save(file)
     folders = [str(run.folder) for run in runs.values()]
@@ -148,3 +151,16 @@ def test_a_class_absent_from_the_test_set_and_one_called_script(tmp_path: Path, 
     page = (run.folder / "report.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)" in page
+
+
+def test_a_run_with_the_older_file_names_is_read_and_renewed(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    folder = shutil.copytree(runs["dsn"].folder, tmp_path / "older")
+    for suffix in (".json", ".npz"):
+        (folder / f"insight{suffix}").rename(folder / f"inside{suffix}")
+    assert RunFolder(folder).insight == runs["dsn"].insight != {}
+    record = read_run(folder)
+    assert record.insight == runs["dsn"].insight
+    assert "mistakes" in record.arrays
+    inspect(RunFolder(folder))
+    assert sorted(path.name for path in folder.glob("ins*")) == ["insight.json", "insight.npz"]
+    assert "probes" in RunFolder(folder).insight

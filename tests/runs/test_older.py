@@ -1,7 +1,6 @@
 """Runs from before companions were scaled and losses averaged: read, gone on with and repeated as they were."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ from safetensors.torch import load_file, save_file
 
 from deepsup.cli import main
 from deepsup.config import Config
-from deepsup.runs.train import train
-from deepsup.runs.model import load_model
 from deepsup.recipes import FLAT
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.model import load_model
+from deepsup.runs.train import train
 from deepsup.training import checkpoint
 
 NEWER = ("companion_length", "average")
@@ -42,7 +41,7 @@ def make_older(run: RunFolder) -> None:
 @pytest.fixture
 def flat(small: Config) -> Config:
     """What the older version trained: its companions were the paper's."""
-    return replace(small, **FLAT, limit_steps=8)
+    return small.replace(**FLAT, limit_steps=8)
 
 
 def test_a_recorded_config_trains_as_it_did(flat: Config, tmp_path: Path) -> None:
@@ -55,7 +54,7 @@ def test_a_recorded_config_trains_as_it_did(flat: Config, tmp_path: Path) -> Non
 
 
 def test_an_older_run_is_read_and_gone_on_with(flat: Config, tmp_path: Path) -> None:
-    expected = train(replace(flat, limit_steps=12), tmp_path / "straight")
+    expected = train(flat.replace(limit_steps=12), tmp_path / "straight")
     run = train(flat, tmp_path / "older")
     net = load_model(run).net
     make_older(run)

@@ -1,6 +1,5 @@
 """Whole runs: the same twice, the same through any stop, one process or two, and every mistake in one line."""
 
-import dataclasses
 import json
 import multiprocessing
 import os
@@ -23,11 +22,11 @@ from deepsup.cli import main
 from deepsup.config import Config, Phase
 from deepsup.data import load_data
 from deepsup.errors import ConfigError, DataError, DeepsupError, RunError, TrainingError
-from deepsup.runs.train import Watch, train
 from deepsup.runs.evaluate import evaluate, predict
-from deepsup.runs.model import load_model
 from deepsup.runs.folder import RunFolder
-from deepsup.training import checkpoint
+from deepsup.runs.model import load_model
+from deepsup.runs.train import train
+from deepsup.training import Callback, checkpoint
 
 TIMES = {"seconds", "images_per_second"}
 
@@ -79,12 +78,12 @@ def test_a_run_leaves_what_it_should(small: Config, whole: RunFolder) -> None:
 
 def test_two_runs_with_one_seed_are_the_same_to_the_bit(small: Config, whole: RunFolder, tmp_path: Path) -> None:
     assert_same(train(small, tmp_path / "again"), whole)
-    other = train(dataclasses.replace(small, seed=1), tmp_path / "other")
+    other = train(small.replace(seed=1), tmp_path / "other")
     assert not torch.equal(weights(other)["net.trunk.conv1.weight"], weights(whole)["net.trunk.conv1.weight"])
 
 
 def test_what_layers_know_over_training(small: Config, tmp_path: Path) -> None:
-    run = train(dataclasses.replace(small, test_every=1, tensorboard=True), tmp_path / "run")
+    run = train(small.replace(test_every=1, tensorboard=True), tmp_path / "run")
     assert [sorted(record["test_layers"]) for record in run.metrics] == [["conv1", "conv2", "output"]] * 3
     for record in run.metrics:
         for layer, facts in record["test_layers"].items():
@@ -93,13 +92,13 @@ def test_what_layers_know_over_training(small: Config, tmp_path: Path) -> None:
             assert matrix.sum() == 100
             assert 100 - matrix.trace() == pytest.approx(error)
             assert 0 < facts["confidence"] <= 1
-    assert run.metrics[-1]["test_layers"] == run.inside["layers"]
+    assert run.metrics[-1]["test_layers"] == run.insight["layers"]
 
 
 def test_tensorboard_events(small: Config, tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run = train(dataclasses.replace(small, tensorboard=True), tmp_path / "run")
+    run = train(small.replace(tensorboard=True), tmp_path / "run")
     events = EventAccumulator(str(run.folder)).Reload()
     seen = [event.value for event in events.Scalars("companion_errors/conv1")]
     assert seen == pytest.approx([record["companion_errors"]["conv1"] for record in run.metrics])
@@ -107,8 +106,8 @@ def test_tensorboard_events(small: Config, tmp_path: Path) -> None:
 
 def test_a_stall_divides_the_rate(small: Config, tmp_path: Path) -> None:
     """The rule by hand: after every ``patience`` epochs without a better validation error, divide by the factor."""
-    config = dataclasses.replace(
-        small, anneal="stall", patience=2, validation=40, anneal_factor=2.0, epochs=10, lr=1e-5, test=False
+    config = small.replace(
+        anneal="plateau", patience=2, validation=40, anneal_factor=2.0, epochs=10, lr=1e-5, test=False
     )
     records = train(config, tmp_path / "run").metrics
     best, since, rate = float("inf"), 0, 1e-5
@@ -121,13 +120,13 @@ def test_a_stall_divides_the_rate(small: Config, tmp_path: Path) -> None:
     assert rate < 1e-5  # at so low a rate it has stalled
 
 
-class Crash(Watch):
+class Crash(Callback):
     """Ends the training at a step, as a crash would."""
 
     def __init__(self, at: int) -> None:
         self.at = at
 
-    def stepped(self, training: Any) -> None:
+    def step_ended(self, training: Any) -> None:
         if training.iteration == self.at:
             raise RuntimeError("crash")
 
@@ -135,7 +134,7 @@ class Crash(Watch):
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "everything": {
-        "ema": 0.9, "anneal": "stall", "patience": 1, "validation": 40, "augment": "crop", "nesterov": True,
+        "ema": 0.9, "anneal": "plateau", "patience": 1, "validation": 40, "augment": "crop", "nesterov": True,
         "select": "best", "loss": "softmax", "label_smoothing": 0.1, "schedule": "paper", "test_every": 2,
     },
     "phases": {
@@ -150,13 +149,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_resumed_after_any_step_it_is_the_same(small: Config, tmp_path: Path, variant: str) -> None:
-    config = dataclasses.replace(small, **VARIANTS[variant])
+    config = small.replace(**VARIANTS[variant])
     expected = train(config, tmp_path / "expected")
     steps = expected.result["steps"]
     for at in sorted(random.Random(0).sample(range(1, steps), 4)):
         folder = tmp_path / f"crash{at}"
         with pytest.raises(RuntimeError, match="crash"):
-            train(config, folder, watch=Crash(at))
+            train(config, folder, callbacks=[Crash(at)])
         torch.manual_seed(at)  # another state of the world
         assert_same(train(config, folder, resume=True), expected)
 
@@ -166,7 +165,7 @@ def environment() -> dict[str, str]:
 
 
 def knobs(config: Config) -> list[str]:
-    flags = {"data": config.data, "epochs": 20, "batch-size": 30, "checkpoint-steps": 1, "lr": 0.003}
+    flags = {"data": config.data.source, "epochs": 20, "batch-size": 30, "checkpoint-steps": 1, "lr": 0.003}
     return [word for name, value in flags.items() for word in (f"--{name}", str(value))]
 
 
@@ -229,7 +228,7 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])
 def test_a_signal_saves_and_leaves(small: Config, tmp_path: Path, number: int, code: int) -> None:
-    flags = ["--data", small.data, "--epochs", "2000", "--batch-size", "30", "--checkpoint-minutes", "60"]
+    flags = ["--data", small.data.source, "--epochs", "2000", "--batch-size", "30", "--checkpoint-minutes", "60"]
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTIBLE, "train", "--out", str(tmp_path / "run"), *flags], stderr=subprocess.PIPE,
         stdout=subprocess.PIPE, text=True, env=environment(),
@@ -249,15 +248,14 @@ def test_phases_do_what_they_say(small: Config, tmp_path: Path) -> None:
     """Greedy phases move one companion and the layers below it alone; without companions, the trunk alone."""
     states: list[dict[str, torch.Tensor]] = []
 
-    class Note(Watch):
-        def started(self, training: Any, _run: RunFolder) -> None:
+    class Note(Callback):
+        def started(self, training: Any) -> None:
             states.append({name: value.clone() for name, value in training.net.state_dict().items()})
-            self.net = training.net
 
-        def epoch_ended(self, _record: dict[str, Any]) -> None:
-            states.append({name: value.clone() for name, value in self.net.state_dict().items()})
+        def epoch_ended(self, training: Any, _record: dict[str, Any]) -> None:
+            self.started(training)
 
-    train(dataclasses.replace(small, **VARIANTS["phases"]), tmp_path / "run", watch=Note())
+    train(small.replace(**VARIANTS["phases"]), tmp_path / "run", callbacks=[Note()])
     moved = [
         {name for name in after if not torch.equal(before[name], after[name])} for before, after in pairwise(states)
     ]
@@ -273,8 +271,8 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 def test_two_processes_train_the_same_net(small: Config, tmp_path: Path) -> None:
     """No dropout, no BatchNorm, an odd batch: after 50 steps the weights agree, also through a stop."""
     # a low rate: at 0.01 twins in one process, rows of a batch reversed, are 1e-2 apart after 50 steps (LOG.md)
-    config = dataclasses.replace(
-        small, batch_size=31, epochs=7, lr=0.001, gamma=(1.5,), network_options={"drop": 0.0}, limit_steps=50,
+    config = small.replace(
+        batch_size=31, epochs=7, lr=0.001, gamma=(1.5,), network_options={"drop": 0.0}, limit_steps=50,
         checkpoint_steps=20,
     )  # fmt: skip
     one = train(config, tmp_path / "one")
@@ -297,13 +295,15 @@ def test_two_processes_train_the_same_net(small: Config, tmp_path: Path) -> None
 
 
 def test_predict_says_of_files_what_evaluate_says_of_images(whole: RunFolder, small: Config, tmp_path: Path) -> None:
-    test = load_data(small.data).test
+    test = load_data(small.data.source).test
     files = []
     for index in range(20):
         files.append(tmp_path / f"{index}.png")
         Image.fromarray(test.images[index, 0]).save(files[-1])
     answers = predict(whole, files)
-    wrong = sum(answer["label"] != load_data(small.data).classes[test.labels[i]] for i, answer in enumerate(answers))
+    wrong = sum(
+        answer["label"] != load_data(small.data.source).classes[test.labels[i]] for i, answer in enumerate(answers)
+    )
     model = load_model(whole)
     scores = model.net(model.normalize(torch.from_numpy(test.images[:20].copy()))).scores
     assert wrong == int((scores.argmax(1).numpy() != test.labels[:20]).sum())
@@ -312,8 +312,8 @@ def test_predict_says_of_files_what_evaluate_says_of_images(whole: RunFolder, sm
 
 
 def test_several_runs_vote_by_their_scores(small: Config, whole: RunFolder, tmp_path: Path) -> None:
-    other = train(dataclasses.replace(small, seed=5), tmp_path / "other")
-    test = load_data(small.data).test
+    other = train(small.replace(seed=5), tmp_path / "other")
+    test = load_data(small.data.source).test
     total = torch.zeros(100, 10)
     for run in (whole, other):
         model = load_model(run)
@@ -335,7 +335,7 @@ def test_several_runs_vote_by_their_scores(small: Config, whole: RunFolder, tmp_
             r"training diverged at epoch \d+, step \d+ .*lower lr \(now .*\) or alpha",
         ),
         ({"network": "cn"}, DeepsupError, "no network is called 'cn'"),
-        ({"network": "nowhere:net"}, ConfigError, "network=nowhere:net gives no net"),
+        ({"network": "nowhere:net"}, ConfigError, "network=nowhere:net cannot be built"),
         ({"network": "builtins:dict"}, ConfigError, "gives a dict; expected a torch.nn.Module"),
         ({"taps": ("conv9",)}, DeepsupError, "no layer 'conv9'"),
         ({"augment": "crp"}, ConfigError, "augment='crp'; did you mean 'crop'"),
@@ -346,11 +346,11 @@ def test_several_runs_vote_by_their_scores(small: Config, whole: RunFolder, tmp_
 )
 def test_runs_that_cannot_be(small: Config, tmp_path: Path, change: dict[str, Any], kind: Any, message: str) -> None:
     with pytest.raises(kind, match=message):
-        train(dataclasses.replace(small, **change), tmp_path / "run")
+        train(small.replace(**change), tmp_path / "run")
 
 
 def test_a_divergence_keeps_the_last_good_checkpoint(small: Config, tmp_path: Path) -> None:
-    config = dataclasses.replace(small, checkpoint_steps=1, phases=(Phase(1, 0.01), Phase(2, 1e6)))
+    config = small.replace(checkpoint_steps=1, phases=(Phase(1, 0.01), Phase(2, 1e6)))
     with pytest.raises(TrainingError, match="diverged at epoch 1"):
         train(config, tmp_path / "run")
     state = checkpoint.load(checkpoint.all_steps(tmp_path / "run" / "checkpoints")[-1])
@@ -360,7 +360,7 @@ def test_a_divergence_keeps_the_last_good_checkpoint(small: Config, tmp_path: Pa
 def test_a_folder_that_holds_a_run(small: Config, whole: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="already holds a run; go on with it"):
         train(small, whole.folder)
-    other = dataclasses.replace(small, lr=0.02, epochs=9)
+    other = small.replace(lr=0.02, epochs=9)
     with pytest.raises(RunError, match=r"begun with another config \(epochs 3 -> 9, lr 0\.01 -> 0\.02\)"):
         train(other, whole.folder, resume=True)
     (whole.folder / "config.yaml").rename(whole.folder / "lost.yaml")  # what is left is a run still
@@ -373,7 +373,7 @@ def test_a_folder_that_holds_a_run(small: Config, whole: RunFolder, tmp_path: Pa
 
 def test_a_limit_is_a_stop_like_any_other(small: Config, whole: RunFolder, tmp_path: Path) -> None:
     for steps in (5, 8, 9, 20, None):
-        run = train(dataclasses.replace(small, limit_steps=steps), tmp_path / "run", resume=True)
+        run = train(small.replace(limit_steps=steps), tmp_path / "run", resume=True)
         assert run.result["steps"] == (steps or 24)
         assert run.result["limited"] is (steps is not None)
     assert_same(run, whole)
@@ -383,12 +383,12 @@ def test_it_goes_on_with_the_same_data_only(small: Config, digits: Path, tmp_pat
     held = np.load(digits)
     arrays = {name: held[name] for name in held.files}
     np.savez(tmp_path / "mine.npz", **arrays)
-    config = dataclasses.replace(small, data=str(tmp_path / "mine.npz"), limit_steps=4)
+    config = small.replace(data=str(tmp_path / "mine.npz"), limit_steps=4)
     train(config, tmp_path / "run")
     arrays["y_train"] = arrays["y_train"][::-1]
     np.savez(tmp_path / "mine.npz", **arrays)
     with pytest.raises(RunError, match="was begun with other training images or classes"):
-        train(dataclasses.replace(config, limit_steps=None), tmp_path / "run", resume=True)
+        train(config.replace(limit_steps=None), tmp_path / "run", resume=True)
 
 
 def test_a_model_that_is_lost_is_made_again(small: Config, whole: RunFolder) -> None:
@@ -405,9 +405,7 @@ def test_a_folder_that_cannot_be_made(small: Config, tmp_path: Path) -> None:
 
 
 def test_models_with_logits_and_a_phase_without_companions(small: Config, tmp_path: Path) -> None:
-    config = dataclasses.replace(
-        small, network="nets:logits_net", taps=("conv1",), phases=VARIANTS["phases"]["phases"][2:]
-    )
+    config = small.replace(network="nets:logits_net", taps=("conv1",), phases=VARIANTS["phases"]["phases"][2:])
     assert train(config, tmp_path / "run").finished
 
 
@@ -415,15 +413,15 @@ def test_rectangular_images_and_what_to_do(small: Config, tmp_path: Path) -> Non
     """The remedy is one that works: arrays are not resized by deepsup, files are."""
     np.savez(tmp_path / "wide.npz", images=np.zeros((40, 20, 24), np.uint8), labels=np.arange(40) % 2)
     with pytest.raises(ConfigError, match=r"20x24 for cnn.*; save the arrays as 24x24, or bring a network of your own"):
-        train(dataclasses.replace(small, data=str(tmp_path / "wide.npz")), tmp_path / "run")
+        train(small.replace(data=str(tmp_path / "wide.npz")), tmp_path / "run")
     for index in range(40):
         path = tmp_path / "wide" / "ab"[index % 2] / f"{index}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (24, 20)).save(path)
-    config = dataclasses.replace(small, data=str(tmp_path / "wide"))
+    config = small.replace(data=str(tmp_path / "wide"))
     with pytest.raises(ConfigError, match="give --image-size 24, or bring"):
         train(config, tmp_path / "run")
-    assert train(dataclasses.replace(config, image_size=24, limit_steps=1), tmp_path / "run").finished
+    assert train(config.replace(image_size=24, limit_steps=1), tmp_path / "run").finished
 
 
 def test_runs_and_data_that_do_not_fit(whole: RunFolder, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The split belongs to the run: whatever becomes of the folder or the .npz, nothing trained on is ever tested on."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -13,13 +12,13 @@ from deepsup.cli import main
 from deepsup.config import Config
 from deepsup.data import load_data, subset
 from deepsup.errors import DataError, RunError
+from deepsup.networks import WhiteningConv2d, fit_whitening
 from deepsup.runs.evaluate import evaluate
+from deepsup.runs.folder import RunFolder
 from deepsup.runs.inspect import inspect
+from deepsup.runs.model import load_model
 from deepsup.runs.train import train
 from deepsup.training.build import build_net
-from deepsup.runs.model import load_model
-from deepsup.networks import WhiteningConv2d, fit_whitening
-from deepsup.runs.folder import RunFolder
 
 CLASSES = ("three", "eight", "nine")
 DIGITS = {"three": 3, "eight": 8, "nine": 9}
@@ -136,7 +135,7 @@ def test_an_npz_of_ones_own(config: Config, tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     np.savez(path, images=images[:80], labels=labels[:80])
     trained = subset(load_data(path).train, 40).images[:, 0]
-    run = train(dataclasses.replace(config, data=str(path), train_size=40), tmp_path / "run")
+    run = train(config.replace(data=str(path), train_size=40), tmp_path / "run")
     assert {part: len(names) for part, names in run.split["names"].items()} == {"train": 40, "test": 13, "unused": 27}
     order = np.random.default_rng(0).permutation(200)
     np.savez(path, images=images[order], labels=labels[order])
@@ -151,7 +150,7 @@ def test_an_npz_of_ones_own(config: Config, tmp_path: Path) -> None:
 
 def test_a_run_whose_folder_has_grown_goes_on_with_its_own_images(config: Config, photos: Path, tmp_path: Path) -> None:
     expected = train(config, tmp_path / "whole")
-    train(dataclasses.replace(config, limit_steps=4), tmp_path / "run")
+    train(config.replace(limit_steps=4), tmp_path / "run")
     save_digits(photos, 20, 40, prefix="a-")
     run = train(config, tmp_path / "run", resume=True)
     assert (run.result["error"], run.metrics[-1]["loss"]) == (expected.result["error"], expected.metrics[-1]["loss"])
@@ -159,13 +158,13 @@ def test_a_run_whose_folder_has_grown_goes_on_with_its_own_images(config: Config
 
 
 def test_a_run_whose_training_image_is_gone(config: Config, photos: Path, tmp_path: Path) -> None:
-    run = train(dataclasses.replace(config, limit_steps=4, validation=6), tmp_path / "run")
+    run = train(config.replace(limit_steps=4, validation=6), tmp_path / "run")
     gone = run.split["names"]["train"][5]
     (photos / gone).unlink()
     with pytest.raises(
         RunError, match=f"begun with training images that are gone from .*: 1 image, first {gone}; .*bring them"
     ):
-        train(dataclasses.replace(config, validation=6), tmp_path / "run", resume=True)
+        train(config.replace(validation=6), tmp_path / "run", resume=True)
 
 
 def test_runs_with_other_test_parts_vote_on_what_both_have(
@@ -200,7 +199,7 @@ def test_whitening_and_probes_see_every_class_of_a_sorted_folder(
     )  # fmt: skip
     run = train(config, tmp_path / "run")
     model = load_model(run)
-    sample = subset(load_data(config.data).train, 20)
+    sample = subset(load_data(config.data.source).train, 20)
     assert sample.counts(2) == [10, 10]
     twin = build_net(config, 2, (1, 28, 28)).trunk
     fit_whitening(twin, model.normalize(torch.from_numpy(sample.images.copy())))

@@ -12,7 +12,7 @@ from deepsup.config import Config, Phase
 from deepsup.errors import ConfigError, RunError, TrainingError
 from deepsup.runs.folder import RunFolder
 from deepsup.studies.compare import METHODS, compare, paired
-from deepsup.studies.study import Job, run_job
+from deepsup.studies.pool import Job, run_job
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,9 @@ def test_the_four_methods_with_their_errors(answer: dict[str, dict], folder: Pat
         loss, supervised = METHODS[method]
         for seed, run in enumerate(runs):
             config = run.config
-            assert (config.loss, config.taps) == (loss, ("network",) if supervised else ("none",))
-            assert (config.seed, config.train_size, config.validation, config.lr) == (seed, 150, 0, each["lr"])
+            assert (config.objective.loss, config.supervision.taps) == (loss, ("network",) if supervised else ("none",))
+            assert (config.data.train_size, config.data.validation) == (150, 0)
+            assert (config.run.seed, config.optimizer.lr) == (seed, each["lr"])
         assert set(each["companions"]) == ({"conv1", "conv2"} if supervised else set())
     base = answer["methods"]["CNN-Softmax"]["mean"]
     gain = answer["methods"]["DSN-SVM"]["gain"]
@@ -52,8 +53,8 @@ def test_rates_are_chosen_on_validation_and_the_test_set_is_not_read(answer: dic
         for lr in (0.003, 0.01):
             run = RunFolder(folder / "search" / f"{method.lower()}-lr{lr:g}-seed0")
             assert run.result["error"] is None
-            assert (run.config.validation, run.config.train_size) == (90, 150)
-            assert not run.config.test
+            assert (run.config.data.validation, run.config.data.train_size) == (90, 150)
+            assert not run.config.run.test
             found[lr] = run.result["validation_error"]
         assert each["lr"] == min(found, key=lambda lr: (found[lr], lr))
 
@@ -95,7 +96,7 @@ def test_the_verb_in_two_processes_with_a_figure(digits: Path, tmp_path: Path, c
     assert main(words) == 0  # nothing is left to train
     text = capsys.readouterr().out
     assert "CNN-Softmax" in text
-    assert "one seed says nothing certain" in text
+    assert "one seed is not conclusive" in text
     assert text.splitlines()[-1] == f"report: {tmp_path / 'c' / 'report.html'}"
 
 
@@ -108,11 +109,11 @@ def test_what_cannot_be_compared(digits: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="expected learning rates above 0"):
         compare(config, tmp_path, rates=(0.1, 0.0))
     with pytest.raises(ConfigError, match="compare chooses one learning rate"):
-        compare(replace(config, phases=(Phase(1, 0.1),)), tmp_path)
+        compare(config.replace(phases=(Phase(1, 0.1),)), tmp_path)
     with pytest.raises(TrainingError, match="batch_size=240 with 192 training images"):  # a mistake is no divergence
-        compare(replace(config, batch_size=240), tmp_path / "b", rates=(0.1, 0.2))
+        compare(config.replace(batch_size=240), tmp_path / "b", rates=(0.1, 0.2))
     with pytest.raises(TrainingError, match="finds no CUDA"):
-        compare(replace(config, device="cuda"), tmp_path / "c")
+        compare(config.replace(device="cuda"), tmp_path / "c")
 
 
 def test_a_divergence_is_kept_and_not_trained_again(digits: Path, tmp_path: Path) -> None:
@@ -124,4 +125,4 @@ def test_a_divergence_is_kept_and_not_trained_again(digits: Path, tmp_path: Path
     assert run_job(job, 1) == first
     assert (tmp_path / "run" / "diverged.json").stat().st_mtime_ns == metrics
     with pytest.raises(RunError, match="begun with another config"):
-        run_job(replace(job, config=replace(config, lr=1e8)), 1)
+        run_job(replace(job, config=config.replace(lr=1e8)), 1)

@@ -50,8 +50,8 @@ BAD_TAPS = {
     "pair": r"layer 'pair' returns a tuple \(Tensor \[4, 1, 8\], a tuple \(Tensor .*\)\); expected one tensor",
     "flat": r"layer 'flat' returns Tensor \[32\] for a batch of 4; expected a floating-point tensor with the batch",
     "index": r"layer 'index' returns Tensor \[4, 1\] of torch\.int64",
-    "fc": r"layer 'fc' gives the output itself or runs after it",
-    "after": r"layer 'after' gives the output itself or runs after it",
+    "fc": r"layer 'fc' returns the output itself or runs after it",
+    "after": r"layer 'after' returns the output itself or runs after it",
 }
 
 
@@ -85,7 +85,7 @@ def test_a_view_of_the_output_is_the_output(name: str) -> None:
     model.add_module("pool2", nn.AdaptiveAvgPool2d(1))
     model.add_module("flatten", nn.Flatten())
     model.add_module("last", nn.Identity())
-    with pytest.raises(DeepsupError, match=f"layer '{name}' gives the output itself"):
+    with pytest.raises(DeepsupError, match=f"layer '{name}' returns the output itself"):
         supervise(model, at=[name], num_classes=CLASSES, example=images(2))
     assert supervise(model, at=["conv"], num_classes=CLASSES, example=images(2)).taps == ("conv",)
 

@@ -139,7 +139,7 @@ SHAPES = {"maps": (6, 4, 3), "tokens": (7, 5), "vectors": (9,)}
 @pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels last in memory"])
 @pytest.mark.parametrize("kind", SHAPES)
 def test_features_are_scaled_to_one_length(kind: str, last: bool) -> None:
-    """Value and gradient of length x / |x|, sample by sample; its gradient is length / |x| (g - (g x) x / |x|^2)."""
+    """Value of length x / |x| and half of its gradient along x: length / |x| (g - (g x) x / (2 |x|^2)), per sample."""
     x = torch.randn(4, *SHAPES[kind], dtype=torch.float64)
     x = torch.stack([scale * sample for scale, sample in zip((1e-3, 1.0, 50.0, 1e4), x, strict=True)])
     if last:
@@ -154,7 +154,7 @@ def test_features_are_scaled_to_one_length(kind: str, last: bool) -> None:
         flat, g = sample.flatten(), given @ weight
         norm = math.sqrt(sum(value**2 for value in flat.tolist()))
         torch.testing.assert_close(row, weight @ (3.5 / norm * flat) + bias)
-        torch.testing.assert_close(found.flatten(), 3.5 / norm * (g - (g @ flat) * flat / norm**2))
+        torch.testing.assert_close(found.flatten(), 3.5 / norm * (g - (g @ flat) * flat / (2 * norm**2)))
 
 
 @pytest.mark.parametrize("companion", [LEARNED, Companion(), linear(length=8.0)], ids=["default", "at 0", "flat"])

@@ -249,7 +249,7 @@ class Silent(nn.Module):
 def test_nothing_tells(lazy: bool) -> None:
     x = torch.randn(2, 4, 5)
     pooled = Companion(pool="avg")
-    message = r"layer 'act', \[2, 4, 5\], may be .*no layer before it tells.*layout='channels_last'\)"
+    message = r"layer 'act', \[2, 4, 5\], may be .*no layer before it decides.*layout='channels_last'\)"
     with pytest.raises(DeepsupError, match=message) as caught:
         supervise(Silent(), at=["act"], num_classes=CLASSES, companion=pooled, example=None if lazy else x)(x)
     assert "\n" not in str(caught.value)
@@ -290,7 +290,7 @@ def test_a_map_that_has_grown_beyond_the_image(size: tuple[int, int]) -> None:
 def test_a_map_that_has_grown_and_has_the_aspect_both_ways() -> None:
     """10 x 18 and 5 x 10 both come from 8 x 16; that the second is no larger than the image proves nothing."""
     x = torch.randn(2, 3, 8, 16)
-    with pytest.raises(DeepsupError, match=r"layer '0', \[2, 5, 10, 18\], may be .*no layer before it tells"):
+    with pytest.raises(DeepsupError, match=r"layer '0', \[2, 5, 10, 18\], may be .*no layer before it decides"):
         supervise(own_conv_net(), at=["0"], num_classes=CLASSES, example=x)
 
 

@@ -107,7 +107,7 @@ class Both(nn.Module):
 
 
 def test_the_selected_part_may_not_be_the_output() -> None:
-    with pytest.raises(DeepsupError, match="layer 'last' gives the output itself"):
+    with pytest.raises(DeepsupError, match="layer 'last' returns the output itself"):
         supervise(Both(), at={"last": Companion(select=1)}, num_classes=CLASSES, example=torch.zeros(2, 6))
 
 

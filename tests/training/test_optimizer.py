@@ -1,4 +1,6 @@
-"""Rates and groups: the authors' code at chosen iterations, annealing, triangles, and what decays."""
+"""Rates and groups: the authors' code at chosen iterations, schedules, AdamW, and what decays."""
+
+import math
 
 import pytest
 import torch
@@ -6,7 +8,7 @@ import torch
 from deepsup.config import Config, Phase
 from deepsup.recipes import caffe_cifar10
 from deepsup.training.build import build_net, build_objective, build_optimizer
-from deepsup.training.rates import learning_rate, phases_by_epoch, set_rates
+from deepsup.training.rates import learning_rate, phase_at, set_rates
 
 
 def caffe_rates(iteration: int) -> dict[tuple[bool, float], float]:
@@ -14,9 +16,9 @@ def caffe_rates(iteration: int) -> dict[tuple[bool, float], float]:
     config = caffe_cifar10()
     net = build_net(config, 10, (3, 32, 32))
     optimizer = build_optimizer(config, net)
-    _, phase, within = list(phases_by_epoch(config))[iteration // 500]  # 50,000 images in batches of 100
+    _, phase, within = phase_at(config, iteration // 500)  # 50,000 images in batches of 100
     lr = learning_rate(config, phase, within, 0.0, 0)
-    set_rates(optimizer, lr, iteration, config.head_lr_decay)
+    set_rates(optimizer, lr, iteration, config.optimizer.head_lr_decay)
     return {(group["head"], group["rate"]): group["lr"] for group in optimizer.param_groups}
 
 
@@ -40,11 +42,19 @@ def test_the_caffe_recipe_has_the_authors_rates(iteration: int, lr: float) -> No
 
 
 def test_the_caffe_recipe_has_the_authors_phases() -> None:
-    plan = list(phases_by_epoch(caffe_cifar10()))
+    plan = [phase_at(caffe_cifar10(), epoch) for epoch in range(caffe_cifar10().total_epochs)]
     assert len(plan) * 500 == 200_000
     assert [phase.companions for _, phase, _ in plan] == [True] * 100 + [False] * 300
     assert plan[100][1].reset_momentum
-    assert caffe_cifar10().batch_size == 100
+    assert caffe_cifar10().run.batch_size == 100
+
+
+def test_the_phase_of_an_epoch_is_found_without_counting_them_out() -> None:
+    """The oracle is the list of all epochs; a billion of them need no list."""
+    config = Config(phases=(Phase(2, 0.1), Phase(1, 0.2), Phase(3, 0.3)))
+    listed = [(i, phase, within) for i, phase in enumerate(config.plan) for within in range(phase.epochs)]
+    assert [phase_at(config, epoch) for epoch in range(6)] == listed
+    assert phase_at(Config(epochs=10**9), 10**9 - 1)[2] == 10**9 - 1
 
 
 def test_the_caffe_recipe_starts_within_the_authors_bounds() -> None:
@@ -89,15 +99,51 @@ def test_every_parameter_is_in_one_group() -> None:
     assert len(grouped) == len({id(p) for p in grouped}) == len(list(net.parameters()))
 
 
-def test_annealing_by_epochs_and_by_stalls() -> None:
-    config = Config(anneal="epochs", anneal_at=(3, 5), anneal_factor=10, lr=1.0, epochs=8)
+def test_the_step_and_the_plateau_schedule() -> None:
+    config = Config(anneal="step", anneal_at=(3, 5), anneal_factor=10, lr=1.0, epochs=8)
     rates = [learning_rate(config, config.plan[0], epoch, epoch / 8, 0) for epoch in range(8)]
     assert rates == pytest.approx([1, 1, 1, 0.1, 0.1, 0.01, 0.01, 0.01])
-    stalled = Config(anneal="stall", validation=10, lr=1.0)
+    stalled = Config(anneal="plateau", validation=10, lr=1.0)
     assert learning_rate(stalled, stalled.plan[0], 4, 0.5, 2) == pytest.approx(1 / 400)
 
 
+@pytest.mark.parametrize("warmup", [0.0, 0.25, 1.0])
+def test_the_cosine_is_its_closed_form(warmup: float) -> None:
+    config = Config(anneal="cosine", warmup=warmup, lr=2.0)
+    for progress in (step / 40 for step in range(40)):
+        if progress < warmup:
+            expected = 2.0 * progress / warmup
+        else:
+            expected = 2.0 * (1 + math.cos(math.pi * (progress - warmup) / (1 - warmup))) / 2
+        assert learning_rate(config, config.plan[0], 0, progress, 0) == pytest.approx(expected), progress
+    assert learning_rate(config, config.plan[0], 0, 1.0, 0) == pytest.approx(0)
+
+
+def test_adamw_is_that_of_torch_on_every_parameter_with_its_own_rate_and_decay() -> None:
+    """The oracle: one torch.optim.AdamW per parameter, on the same gradients."""
+    torch.manual_seed(0)
+    config = Config(optimizer="adamw", lr=0.01, head_lr=0.5, bias_lr=2.0, weight_decay=0.1, anneal="cosine", warmup=0.2)
+    net = build_net(config, 10, (1, 28, 28))
+    optimizer = build_optimizer(config, net)
+    assert type(optimizer) is torch.optim.AdamW
+    expected = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
+    alone = {name: torch.optim.AdamW([weight], betas=(0.9, 0.999), eps=1e-8) for name, weight in expected.items()}
+    for step in range(5):
+        lr = learning_rate(config, config.plan[0], 0, (step + 0.5) / 5, 0)
+        set_rates(optimizer, lr, step, head_lr_decay=False)
+        for name, parameter in net.named_parameters():
+            parameter.grad = torch.randn_like(parameter)
+            multiple = 0.5 if name.startswith("heads.") else 2.0 if parameter.ndim == 1 else 1.0
+            (group,) = alone[name].param_groups
+            group |= {"lr": multiple * lr, "weight_decay": 0.1 if parameter.ndim > 1 else 0.0}
+            expected[name].grad = parameter.grad.clone()
+            alone[name].step()
+        optimizer.step()
+    for name, parameter in net.named_parameters():
+        torch.testing.assert_close(parameter.detach(), expected[name], rtol=1e-6, atol=1e-8)
+
+
 def test_the_triangle() -> None:
-    config = Config(anneal="triangle", warmup=0.25, lr=2.0)
+    config = Config(anneal="triangular", warmup=0.25, lr=2.0)
     at = [learning_rate(config, Phase(4, 2.0), 0, progress, 0) for progress in (0, 0.125, 0.25, 0.625, 1)]
     assert at == pytest.approx([0, 1, 2, 1, 0])

@@ -1,4 +1,4 @@
-"""Speed, side by side with what a user would write instead: nothing in, one answer of ratios and rates out."""
+"""Measure speed, compared with what a user would write instead, and the effect of companions on the error."""
 
 from deepsup.bench.answer import markdown, read_answer, write_page
 

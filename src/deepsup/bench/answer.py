@@ -1,4 +1,4 @@
-"""The answer of the bench -> a file, a Markdown table, the table's place in a page; and back. Needs no torch."""
+"""Read and write the result of the bench: a JSON file and a Markdown table. Needs no torch."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from deepsup.errors import RunError
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
-# key -> what it is, and which way is good
+# key -> description of the row
 ROWS = {
     "loop_over_tutorial": "our loop over the tutorial's, `fast`, images/s (higher is better)",
     "loop_over_tutorial_with_workers": "... with two DataLoader workers",
@@ -30,21 +30,21 @@ ROWS = {
     "forward_flops_over_matmul": "... of a forward pass",
     "data.stream_over_dataloader": "our batch stream over a DataLoader, images/s, one thread",
     "data.stream_over_dataloader_with_workers": "... with two workers",
-    "growth.training_set.ratios.largest_over_smallest": "time an image, largest training set over smallest",
+    "growth.training_set.ratios.largest_over_smallest": "time per image, largest training set over smallest",
     "growth.gradient_statistics_over_none": "an epoch with gradient statistics over one without, `cnn`",
-    "growth.processes.ratios.two_over_one": "two processes over one, images/s, a thread each",
+    "growth.processes.ratios.two_over_one": "two processes over one, images/s, one thread each",
 }
 
 
 def find(answer: dict[str, Any], key: str) -> Any:
-    """Return what stands under a key with dots."""
+    """Return the value of a dotted key."""
     for word in key.split("."):
         answer = answer[word]
     return answer
 
 
 def markdown(answer: dict[str, Any]) -> str:
-    """Return the ratios as a Markdown table, with where and how they were measured under it."""
+    """Return the ratios as a Markdown table, followed by where and how they were measured."""
     lines = ["| what | ratio | quartiles |", "|---|---|---|"]
     for key, what in ROWS.items():
         value, spread = find(answer, key), answer["spread"].get(key.replace(".ratios.", "."))
@@ -54,7 +54,7 @@ def markdown(answer: dict[str, Any]) -> str:
 
 
 def rates(answer: dict[str, Any]) -> str:
-    """Say the figures that are no ratios."""
+    """Return the values that are not ratios, as a list."""
     words = []
     for network, each in answer["images_per_second"].items():
         words.append(f"Training {network}, images/s: " + ", ".join(f"{n} {r:,.0f}" for n, r in each.items()) + ".")
@@ -71,7 +71,7 @@ def rates(answer: dict[str, Any]) -> str:
     growth = answer["growth"]
     by_size = growth["training_set"]["microseconds_an_image"]
     words.append(
-        "Microseconds an image by training-set size: " + ", ".join(f"{n} {t:,.0f}" for n, t in by_size.items()) + "."
+        "Microseconds per image by training-set size: " + ", ".join(f"{n} {t:,.0f}" for n, t in by_size.items()) + "."
     )
     by_taps = growth["step_by_taps"]
     words.append("A NIN step by taps, over none: " + ", ".join(f"{n} {r:.3f}" for n, r in by_taps.items()) + ".")
@@ -81,7 +81,7 @@ def rates(answer: dict[str, Any]) -> str:
 
 
 def where(answer: dict[str, Any]) -> str:
-    """Say on what it was measured."""
+    """Return on what machine and with which versions it was measured."""
     e = answer["environment"]
     rounds = ", ".join(f"{name} {count}" for name, count in e["rounds"].items())
     load = " ".join(str(each) for each in e["load_average"])
@@ -94,7 +94,7 @@ def where(answer: dict[str, Any]) -> str:
 
 
 def read_answer(path: Path) -> dict[str, Any]:
-    """Read an answer that the bench wrote."""
+    """Read a result that the bench wrote."""
     try:
         answer = json.loads(path.read_text(encoding="utf-8"))
         markdown(answer)
@@ -110,7 +110,7 @@ def read_answer(path: Path) -> dict[str, Any]:
 
 
 def page_text(path: Path) -> str:
-    """Return a page that has a place for the table, or say that it has none."""
+    """Return the text of a page; raise an error if it has no place for the table."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -121,7 +121,7 @@ def page_text(path: Path) -> str:
 
 
 def write_page(path: Path, answer: dict[str, Any]) -> None:
-    """Put the table into its place in a page."""
+    """Write the table to its place in a page."""
     place = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
     table = f"{BEGIN}\n\n{markdown(answer)}\n\n{END}"
     path.write_text(place.sub(lambda _: table, page_text(path)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A network's name -> what companions cost: a supervised step over a plain one, all gated, and stripped inference."""
+"""The cost of companions: supervised, gated and plain training steps, and inference after ``strip()``."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,9 +14,9 @@ from deepsup.training.memory import kept_memory
 
 CLASSES = 10
 INFERENCE_ROUNDS = 3
-"""For each round of steps: a pass is shorter, and what is looked for is smaller."""
+"""Per round of steps: a pass is shorter, and the expected difference is smaller."""
 BARELY = 1e-6
-"""A learning rate at which nothing moves: every step is the same work."""
+"""A learning rate at which nothing changes: every step is the same work."""
 
 
 def batch_of(count: int) -> tuple[Tensor, Tensor]:
@@ -54,25 +54,25 @@ def step_of(net: DeeplySupervised, images: Tensor, labels: Tensor, gamma: float 
 
 
 def measure_companions(name: str, batch: int, rounds: int) -> dict[str, Ratio]:
-    """Return the ratios of one network with its own taps."""
+    """Return the ratios for one network with its own taps."""
     images, labels = batch_of(batch)
     taps = network_of(name).taps
     plain, pooled = net_of(name, ()), net_of(name, taps, "avg")
-    sides: dict[str, Turn] = {
+    turns: dict[str, Turn] = {
         "plain": step_of(plain, images, labels),
         "supervised": step_of(net_of(name, taps), images, labels),
         "pooled_supervised": step_of(pooled, images, labels),
         "gated": step_of(net_of(name, taps), images, labels, gamma=1e9),
     }
-    with kept_memory():  # as in training, on all sides: page faults of new memory are noise here
-        seconds = take_turns(sides, rounds)
-    found = {f"{side}_over_plain_step": ratio(each, seconds["plain"]) for side, each in seconds.items()}
+    with kept_memory():  # as in training, for all variants: page faults of new memory are noise here
+        seconds = take_turns(turns, rounds)
+    found = {f"{name}_over_plain_step": ratio(each, seconds["plain"]) for name, each in seconds.items()}
     del found["plain_over_plain_step"]
     return found | {"stripped_over_plain_inference": inference(plain, pooled, images, rounds)}
 
 
 def inference(plain: DeeplySupervised, supervised: DeeplySupervised, images: Tensor, rounds: int) -> Ratio:
-    """Return the time of a net whose companions are off again over that of one that never had any."""
+    """Return the inference time of a stripped net over that of one that never had companions."""
     bare, stripped = plain.strip().eval(), supervised.strip().eval()
     stripped.load_state_dict(bare.state_dict())
 

@@ -1,7 +1,7 @@
-"""CIFAR-10, or arrays of its shape -> how quickly it is read, normalised and augmented, beside a DataLoader.
+"""The speed of reading, normalizing and augmenting CIFAR-10, compared with a DataLoader.
 
-One thread each (the workers of a DataLoader are further processes): these are many small operations, in which threads
-wait for each other.
+All use one thread (the workers of a DataLoader are further processes): these are many small operations, in which
+threads wait for each other.
 """
 
 import re
@@ -26,7 +26,7 @@ from deepsup.training import Batches
 
 BATCH = 128
 
-# A fresh process, so that its peak is its own: Python, numpy and torch included.
+# In a new process, so that the peak is that of this code alone, with Python, numpy and torch.
 LOAD = """
 import time
 import torch
@@ -51,37 +51,37 @@ print(peak_mb())
 
 
 def peak_mb() -> float:
-    """Return the most memory this process has held, in MB; not getrusage, which counts what its parent held."""
-    held = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-    assert held is not None
-    return int(held[1]) / 1024
+    """Return the peak memory of this process in MB; getrusage would include that of its parent."""
+    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
 
 
 def in_new_process(code: str, *arguments: str) -> list[float]:
-    """Run code in a process of its own; return the numbers that it prints."""
+    """Run code in a new process; return the numbers that it prints."""
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     return [float(word) for word in done.stdout.split()]
 
 
 def can_tell_memory() -> bool:
-    """Whether the system tells a process its peak (Linux does)."""
+    """Whether the system reports the peak memory of a process (Linux does)."""
     return Path("/proc/self/status").is_file()
 
 
 def measure_load(tries: int) -> dict[str, float]:
-    """Return the seconds (the best) and the peak of memory (the largest) from CIFAR-10's files to tensors."""
+    """Return the seconds (best) and the peak memory (largest) from CIFAR-10's files to tensors."""
     runs = [in_new_process(LOAD) for _ in range(tries)]
     return {"seconds": min(run[0] for run in runs), "peak_mb": max(run[1] for run in runs)}
 
 
 def measure_memory(name: str, taps: tuple[str, ...], batch: int) -> dict[str, float]:
-    """Return the peak of memory of two training steps: plain, with flat and with pooled companions."""
-    sides: dict[str, tuple[str, ...]] = {"plain": ("none",), "supervised": ("none", *taps), "pooled": ("avg", *taps)}
-    return {side: in_new_process(STEPS, name, *rest, str(batch))[0] for side, rest in sides.items()}
+    """Return the peak memory of two training steps: plain, with flat and with pooled companions."""
+    variants: dict[str, tuple[str, ...]] = {"plain": ("none",), "supervised": ("none", *taps), "pooled": ("avg", *taps)}
+    return {variant: in_new_process(STEPS, name, *rest, str(batch))[0] for variant, rest in variants.items()}
 
 
 def cifar10() -> tuple[Dataset, str]:
-    """Return CIFAR-10 or what stands in for it, and which it is; nothing is downloaded."""
+    """Return CIFAR-10 or random images of its shape, and a description; nothing is downloaded."""
     if is_present(KNOWN["cifar10"]):
         return load_data("cifar10", download=False), "CIFAR-10"
     return stand_in(50_000, 10_000), "random arrays of CIFAR-10's shape: it is not in the data folder"
@@ -103,7 +103,7 @@ def first(data: Dataset, count: int) -> Dataset:
 
 
 def our_stream(data: Dataset) -> Iterator[Tensor]:
-    """Yield augmented batches without end."""
+    """Yield augmented batches endlessly."""
     normalize, augment = fit("standardize", data), AUGMENTATIONS["crop-flip"]
     labels = torch.from_numpy(data.train.labels)
     batches = Batches(to_tensor(data.train.images), labels, BATCH, normalize=normalize, augment=augment)
@@ -115,7 +115,7 @@ def our_stream(data: Dataset) -> Iterator[Tensor]:
 
 
 def their_stream(data: Dataset, workers: int) -> Iterator[Tensor]:
-    """Yield the batches of a DataLoader with transforms a sample without end."""
+    """Yield the batches of a DataLoader with per-sample transforms endlessly."""
     loader = loader_of(Task("fast", data, BATCH), workers)
     while True:
         for images, _ in loader:
@@ -123,30 +123,30 @@ def their_stream(data: Dataset, workers: int) -> Iterator[Tensor]:
 
 
 def measure_streams(data: Dataset, rounds: int, images: int) -> dict[str, Any]:
-    """Return images a second of each stream and of the steps of ours; ``images`` a turn of the slow ones."""
+    """Return images per second of each stream and of our steps; ``images`` per turn of the slow ones."""
     streams = {"deepsup": our_stream(data)}
     if not missing(("torchvision",)):
         streams |= {"dataloader": their_stream(data, 0), "dataloader_with_workers": their_stream(data, 2)}
     counts = {name: images * (10 if name == "deepsup" else 1) for name in streams}
-    sides: dict[str, Turn] = {name: taken(stream, counts[name]) for name, stream in streams.items()}
+    turns: dict[str, Turn] = {name: taken(stream, counts[name]) for name, stream in streams.items()}
     normalize, augment = fit("standardize", data), AUGMENTATIONS["crop-flip"]
     assert augment is not None
     raw = to_tensor(data.train.images[:BATCH]).contiguous(memory_format=torch.channels_last)
     ready, generator = normalize(raw), torch.Generator().manual_seed(0)
     coins = torch.zeros(len(raw), dtype=torch.int64)
-    sides["normalize"] = repeated(lambda: normalize(raw), counts["deepsup"])
-    sides["augment"] = repeated(lambda: augment(ready, augment.draw(coins, 0, generator)), counts["deepsup"])
+    turns["normalize"] = repeated(lambda: normalize(raw), counts["deepsup"])
+    turns["augment"] = repeated(lambda: augment(ready, augment.draw(coins, 0, generator)), counts["deepsup"])
     with one_thread():
-        seconds = take_turns(sides, rounds)
-    each = {name: [counts.get(name, counts["deepsup"]) / s for s in held] for name, held in seconds.items()}
+        seconds = take_turns(turns, rounds)
+    each = {name: [counts.get(name, counts["deepsup"]) / s for s in values] for name, values in seconds.items()}
     ratios: dict[str, Ratio] = {
         f"stream_over_{name}": ratio(each["deepsup"], each[name]) for name in streams if name != "deepsup"
     }
-    return {"ratios": ratios, "images_per_second": {name: float(np.median(held)) for name, held in each.items()}}
+    return {"ratios": ratios, "images_per_second": {name: float(np.median(values)) for name, values in each.items()}}
 
 
 def taken(stream: Iterator[Tensor], count: int) -> Turn:
-    """Return a turn that takes so many images from a stream."""
+    """Return a turn that takes ``count`` images from a stream."""
 
     def turn() -> None:
         left = count
@@ -157,7 +157,7 @@ def taken(stream: Iterator[Tensor], count: int) -> Turn:
 
 
 def repeated(work: Callable[[], Tensor], count: int) -> Turn:
-    """Return a turn that does something on a batch until so many images have gone through."""
+    """Return a turn that repeats work on a batch until ``count`` images are done."""
 
     def turn() -> float:
         began, done = time.perf_counter(), 0

@@ -1,4 +1,4 @@
-"""More work -> what it costs: more training images, more taps, more processes, statistics of gradients."""
+"""How the time grows with training images, taps, processes and gradient statistics."""
 
 import json
 import os
@@ -20,32 +20,32 @@ from deepsup.errors import TrainingError
 
 
 def measure_sizes(data: Dataset, network: str, batch: int, sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
-    """Return the microseconds of training an image by the size of the training set, and the largest's over the least's.
+    """Return the microseconds per image by the size of the training set, and the ratio of the largest to the smallest.
 
-    A turn is an epoch, so with more images it is longer; what is compared is the time an image.
+    A turn is an epoch, so it is longer with more images; the time per image is compared.
     """
-    sides = {str(size): ours(Task(network, first(data, size), batch)).turn for size in sizes}
-    seconds = take_turns(dict(sides), rounds)
-    each = {size: [s / int(size) for s in held] for size, held in seconds.items()}
+    turns = {str(size): ours(Task(network, first(data, size), batch)).turn for size in sizes}
+    seconds = take_turns(dict(turns), rounds)
+    each = {size: [s / int(size) for s in values] for size, values in seconds.items()}
     ends = [str(max(sizes)), str(min(sizes))]
     return {
-        "microseconds_an_image": {size: 1e6 * float(np.median(held)) for size, held in each.items()},
+        "microseconds_an_image": {size: 1e6 * float(np.median(values)) for size, values in each.items()},
         "ratios": {"largest_over_smallest": ratio(each[ends[0]], each[ends[1]])},
     }
 
 
 def measure_taps(network: str, batch: int, rounds: int) -> dict[str, Ratio]:
-    """Return the time of a step by the number of taps (the first, the first two, ...) over that of none."""
+    """Return the time of a step by the number of taps (the first, the first two, ...) over that without taps."""
     images, labels = batch_of(batch)
     taps = network_of(network).taps
     seconds = take_turns(
         {str(n): step_of(net_of(network, taps[:n]), images, labels) for n in range(len(taps) + 1)}, rounds
     )
-    return {count: ratio(held, seconds["0"]) for count, held in seconds.items()}
+    return {count: ratio(values, seconds["0"]) for count, values in seconds.items()}
 
 
 def measure_statistics(data: Dataset, network: str, batch: int, rounds: int) -> Ratio:
-    """Return the time of an epoch with gradient statistics at their default rate over one without."""
+    """Return the time of an epoch with gradient statistics at the default interval over one without."""
     task = Task(network, data, batch)
     seconds = take_turns({"with": ours(task).turn, "without": ours(task, gradient_every=0).turn}, rounds)
     return ratio(seconds["with"], seconds["without"])
@@ -53,7 +53,7 @@ def measure_statistics(data: Dataset, network: str, batch: int, rounds: int) -> 
 
 @dataclass(frozen=True)
 class Runs:
-    """A short run of ``deepsup train`` on so many images, by one process and by two, so many times."""
+    """A short run of ``deepsup train``, repeated with one process and with two."""
 
     network: str
     batch: int
@@ -62,7 +62,7 @@ class Runs:
 
 
 def measure_processes(data: Dataset, runs: Runs) -> dict[str, Any]:
-    """Return images a second of one and of two processes (torchrun), one thread each."""
+    """Return images per second of one and of two processes (torchrun), one thread each."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         part = data.train.take(np.arange(runs.images))
@@ -71,16 +71,16 @@ def measure_processes(data: Dataset, runs: Runs) -> dict[str, Any]:
         rates = take_turns(
             {str(n): lambda n=n: rate_of(folder, next(numbers), n, runs) for n in (1, 2)},  # type: ignore[misc]
             runs.rounds,
-            warm_up=0,  # each is a process of its own, whose first epoch warms it up
+            warm_up=0,  # each is a new process, whose first epoch is the warm-up
         )
     return {
-        "images_per_second": {count: float(np.median(held)) for count, held in rates.items()},
+        "images_per_second": {count: float(np.median(values)) for count, values in rates.items()},
         "ratios": {"two_over_one": ratio(rates["2"], rates["1"])},
     }
 
 
 def rate_of(folder: Path, number: int, processes: int, runs: Runs) -> float:
-    """Train for two epochs in new processes; return images a second of the second."""
+    """Train for two epochs in new processes; return the images per second of the second epoch."""
     out = folder / f"run{number}"
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes > 1 else []
     command = [sys.executable, *launcher, "-m", "deepsup", "train", f"--data={folder / 'images.npz'}", f"--out={out}"]

@@ -1,6 +1,6 @@
-"""Models, optimizers and seeds -> the test error of each with and without companions, all at the library's defaults.
+"""Check that companions do no harm: test errors with and without them, at the default settings.
 
-The bar: wherever the plain model trains, the supervised one must not be worse.
+The bar: if the plain model trains, the supervised one must not be worse.
 """
 
 import json
@@ -33,14 +33,14 @@ OPTIMIZERS: dict[str, Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]]
     "AdamW 0.001": lambda parameters: torch.optim.AdamW(parameters, lr=0.001),
 }
 TRAINS = 40.0
-"""Percent: a plain model with a higher error has not learned, and says nothing."""
+"""Percent: a plain model with a higher error has not learned and is not counted."""
 Data = tuple[Tensor, Tensor, Tensor, Tensor]
 """Training inputs and labels, test inputs and labels."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long each model is trained."""
+    """The training budget of each model."""
 
     samples: int = 1000
     epochs: int = 20
@@ -50,7 +50,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Cell:
-    """One training: which model, with which optimizer and seed, with companions or without."""
+    """One training: model, optimizer, seed, with or without companions."""
 
     model: str
     optimizer: str
@@ -65,7 +65,7 @@ def measure_harm(
     jobs: int = 1,
     watch: Callable[[str, int, int], None] = lambda *_: None,
 ) -> dict[str, Any]:
-    """Train every cell that ``out`` (a file of one JSON object per line) does not hold yet; return the record."""
+    """Train every cell that is not yet in ``out`` (one JSON object per line); return the record."""
     done = dict(known(out, budget))
     missing = [cell for cell in cells if cell not in done]
     began = time.monotonic()
@@ -81,16 +81,16 @@ def measure_harm(
 
 
 def all_cells(seeds: int) -> list[Cell]:
-    """Return every model with every optimizer and seed, without and with companions."""
+    """Return every model with every optimizer and seed, with and without companions."""
     return [Cell(*each) for each in product(MODELS, OPTIMIZERS, range(seeds), (False, True))]
 
 
 def known(out: Path, budget: Budget) -> Iterator[tuple[Cell, float]]:
-    """Yield the cells of this budget that were trained before, with their errors."""
+    """Yield the cells of this budget that are already trained, with their errors."""
     for line in out.read_text(encoding="utf-8").splitlines() if out.is_file() else []:
-        held = json.loads(line)
-        if all(held[name] == value for name, value in asdict(budget).items()):
-            yield Cell(held["model"], held["optimizer"], held["seed"], held["supervised"]), held["error"]
+        found = json.loads(line)
+        if all(found[name] == value for name, value in asdict(budget).items()):
+            yield Cell(found["model"], found["optimizer"], found["seed"], found["supervised"]), found["error"]
 
 
 def error_of(cell: Cell, budget: Budget) -> tuple[float, float]:
@@ -106,12 +106,12 @@ def error_of(cell: Cell, budget: Budget) -> tuple[float, float]:
 
 
 def train_plain(model: nn.Module, cell: Cell, budget: Budget, data: Data) -> bool:
-    """Train the way tutorials do; False if the loss is no longer finite."""
+    """Train as in the tutorials; return False if the loss is not finite."""
     return fit(model.parameters(), lambda x, y, _: F.cross_entropy(model(x), y), cell, budget, data)
 
 
 def train_supervised(model: nn.Module, cell: Cell, budget: Budget, data: Data) -> bool:
-    """The same with companions: everything at its default."""
+    """Train with companions, at the default settings; return False if the loss is not finite."""
     net = supervise(model, num_classes=CLASSES, example=data[0][:1])
     objective = Objective(net)
     finite = fit(net.parameters(), lambda x, y, progress: objective(net(x), y, progress=progress).total,
@@ -127,7 +127,7 @@ def fit(
     budget: Budget,
     data: Data,
 ) -> bool:
-    """Train with a learning rate that falls linearly to 0; the order of samples depends on the seed alone."""
+    """Train with a learning rate that decays linearly to 0; the order of samples depends only on the seed."""
     inputs, labels, *_ = data
     optimizer = OPTIMIZERS[cell.optimizer](parameters)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, budget.epochs * (len(inputs) // budget.batch))
@@ -150,7 +150,7 @@ def fit(
 
 @torch.no_grad()
 def error_percent(model: nn.Module, inputs: Tensor, labels: Tensor) -> float:
-    """Return how many of 100 test samples get a wrong label, in evaluation mode; without finite scores it is wrong."""
+    """Return the test error in percent, in evaluation mode; a sample without finite scores is wrong."""
     model.eval()
     scores = torch.cat([model(part) for part in torch.split(inputs, 500)])
     right = (scores.argmax(1) == labels) & scores.isfinite().all(1)
@@ -158,7 +158,7 @@ def error_percent(model: nn.Module, inputs: Tensor, labels: Tensor) -> float:
 
 
 def digits(budget: Budget, seed: int) -> Data:
-    """Return the embedded digits, standardised; the seed draws which are trained on where not all are."""
+    """Return the embedded digits, standardized; the seed draws the training digits."""
     data = load_data("mnist-mini")
     x, y, test_x, test_y = (
         torch.from_numpy(each.copy()) for part in (data.train, data.test) for each in (part.images, part.labels)
@@ -169,7 +169,7 @@ def digits(budget: Budget, seed: int) -> Data:
 
 
 def text(budget: Budget, seed: int) -> Data:
-    """Return made-up texts of 10 topics: words drawn from a topic's own distribution, of 12 to 32 words, padded by 0.
+    """Return synthetic texts of 10 topics: 12 to 32 words from the distribution of a topic, padded with 0.
 
     The topics are the same for every seed and differ little, so that the best possible error is not 0.
     """
@@ -185,7 +185,7 @@ def text(budget: Budget, seed: int) -> Data:
 
 
 def summary(errors: dict[Cell, float], budget: Budget) -> dict[str, Any]:
-    """Return a row for each model and optimizer, and the geometric mean of the ratios where the plain model trains."""
+    """Return a row per model and optimizer, and the geometric mean of the ratios of the rows that train."""
     rows: list[dict[str, Any]] = []
     for model, optimizer in dict.fromkeys((cell.model, cell.optimizer) for cell in errors):
         plain, ours = (
@@ -215,6 +215,6 @@ def summary(errors: dict[Cell, float], budget: Budget) -> dict[str, Any]:
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
-    """Write the record whole."""
+    """Write the record atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, (json.dumps(record, indent=1) + os.linesep).encode())

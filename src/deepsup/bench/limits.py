@@ -1,4 +1,4 @@
-"""A network's name -> the arithmetic it does a second, over that of a large matrix product on the same machine."""
+"""FLOP/s of a network relative to a large matrix product on the same machine."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from deepsup.training.memory import kept_memory
 
 
 def flops_of(turn: Turn) -> int:
-    """Return the floating-point operations of convolutions and matrix products, 2 a multiply-add, as torch counts."""
+    """Return the FLOPs of convolutions and matrix products as torch counts them, 2 per multiply-add."""
     with FlopCounterMode(display=False) as counter:
         turn()
     return int(counter.get_total_flops())
 
 
 def measure_limits(name: str, batch: int, rounds: int, size: int) -> dict[str, Any]:
-    """Return ``train_flops_over_matmul`` and ``forward_flops_over_matmul``, and the rates themselves in GFLOP/s."""
+    """Return ``train_flops_over_matmul`` and ``forward_flops_over_matmul``, and the rates in GFLOP/s."""
     images, labels = batch_of(batch)
     net = net_of(name, ())
     a, b, product = torch.randn(size, size), torch.randn(size, size), torch.empty(size, size)
@@ -32,13 +32,15 @@ def measure_limits(name: str, batch: int, rounds: int, size: int) -> dict[str, A
     def matmul() -> None:
         torch.mm(a, b, out=product)
 
-    sides: dict[str, Turn] = {"train": step, "forward": forward, "matmul": matmul}
-    work = {side: flops_of(turn) for side, turn in sides.items()}
+    turns: dict[str, Turn] = {"train": step, "forward": forward, "matmul": matmul}
+    work = {which: flops_of(turn) for which, turn in turns.items()}
     with kept_memory():
-        seconds = take_turns(sides, rounds)
-    rates = {side: [work[side] / each for each in held] for side, held in seconds.items()}
+        seconds = take_turns(turns, rounds)
+    rates = {which: [work[which] / each for each in values] for which, values in seconds.items()}
     return {
-        "ratios": {f"{side}_flops_over_matmul": ratio(rates[side], rates["matmul"]) for side in ("train", "forward")},
-        "gflops": {side: float(np.median(held)) / 1e9 for side, held in rates.items()},
-        "gflop_an_image": {side: work[side] / batch / 1e9 for side in ("train", "forward")},
+        "ratios": {
+            f"{which}_flops_over_matmul": ratio(rates[which], rates["matmul"]) for which in ("train", "forward")
+        },
+        "gflops": {which: float(np.median(values)) / 1e9 for which, values in rates.items()},
+        "gflop_an_image": {which: work[which] / batch / 1e9 for which in ("train", "forward")},
     }

@@ -1,7 +1,7 @@
-"""A task -> the same training by our loop, by the plain loop of PyTorch's tutorials, by Lightning and by skorch.
+"""The same training with our loop, with the loop of PyTorch's tutorials, with Lightning and with skorch.
 
-All begin with the same weights and have the same net, batch size, loss (softmax), optimizer (SGD with momentum) and
-augmentation (random crop and mirror). A turn is one pass over the task's images; building a trainer does not count.
+All have the same initial weights, net, batch size, loss (softmax), optimizer (SGD with momentum) and augmentation
+(random crop and flip). A turn is one pass over the images of the task; the set-up of a trainer does not count.
 """
 
 import logging
@@ -34,7 +34,7 @@ MOMENTUM = 0.9
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What all loops are to do. ``random`` is for shuffling and augmentation; without, all see the same batches."""
+    """The training that all loops do. Without ``random`` (shuffling, augmentation) all see the same batches."""
 
     network: str
     data: Dataset
@@ -42,10 +42,10 @@ class Task:
     lr: float = 0.01
     random: bool = True
     options: dict[str, Any] = field(default_factory=dict)
-    """Of the network."""
+    """Options of the network."""
 
     def net(self) -> nn.Module:
-        """Return the network with the task's own first weights."""
+        """Return the network with the initial weights of the task."""
         torch.manual_seed(0)
         channels, size, _ = self.data.shape
         classes = len(self.data.classes)
@@ -53,14 +53,14 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """One way to do a task: ``turn`` passes over the images once and returns the seconds; ``net`` is what it trains."""
+class Loop:
+    """A training loop: ``turn`` makes one pass over the images and returns the seconds; ``net`` is the trained net."""
 
     turn: Callable[[], float]
     net: nn.Module
 
 
-def ours(task: Task, gradient_every: int = Config().gradient_every) -> Side:
+def ours(task: Task, gradient_every: int = Config().run.gradient_every) -> Loop:
     """Return our own loop, as an experiment builds it."""
     config = Config(
         network=task.network,
@@ -75,25 +75,25 @@ def ours(task: Task, gradient_every: int = Config().gradient_every) -> Side:
         lr=task.lr,
         momentum=MOMENTUM,
         weight_decay=0,
-        anneal="epochs",
+        anneal="step",
     )
     net = build_net(config, len(task.data.classes), task.data.shape)
     net.trunk.load_state_dict(task.net().state_dict())
     processes = Processes()
-    batches = build_batches(config, task.data, fit(config.normalize, task.data), processes)
-    epochs = Training(config, net, batches, processes).epochs()
+    batches = build_batches(config, task.data, fit(config.data.normalize, task.data), processes)
+    training = Training(config, net, batches, processes)
 
     def turn() -> float:
-        with kept_memory():  # as an experiment does; the others get their turns without
+        with kept_memory():  # as deepsup train does; the others get their turns without
             began = time.perf_counter()
-            next(epochs)
+            training.train_epoch()
             return time.perf_counter() - began
 
-    return Side(turn, net.trunk)
+    return Loop(turn, net.trunk)
 
 
-def tutorial(task: Task, workers: int = 0) -> Side:
-    """Return the loop of PyTorch's "Training a Classifier": DataLoader, transforms a sample, ``loss.item()``."""
+def tutorial(task: Task, workers: int = 0) -> Loop:
+    """Return the loop of PyTorch's "Training a Classifier": DataLoader, per-sample transforms, ``loss.item()``."""
     net, loader = task.net().train(), loader_of(task, workers)
     optimizer = torch.optim.SGD(net.parameters(), lr=task.lr, momentum=MOMENTUM)
     criterion = nn.CrossEntropyLoss()
@@ -108,11 +108,11 @@ def tutorial(task: Task, workers: int = 0) -> Side:
             running_loss += loss.item()
         return time.perf_counter() - began
 
-    return Side(turn, net)
+    return Loop(turn, net)
 
 
-def lightning(task: Task) -> Side:
-    """Return PyTorch Lightning: a module as its first page has it; no logger, checkpoints or bar to slow it."""
+def lightning(task: Task) -> Loop:
+    """Return PyTorch Lightning with a module as in its introduction; no logger, checkpoints or progress bar."""
     import pytorch_lightning as pl
 
     class Classifier(pl.LightningModule):
@@ -153,11 +153,11 @@ def lightning(task: Task) -> Side:
             trainer.fit(module, loader)
         return module.seconds
 
-    return Side(turn, module.net)
+    return Loop(turn, module.net)
 
 
-def skorch(task: Task) -> Side:
-    """Return skorch's NeuralNet; no validation split and nothing printed to slow it."""
+def skorch(task: Task) -> Loop:
+    """Return skorch's NeuralNet, without a validation split or printing."""
     from skorch import NeuralNet
 
     samples = samples_of(task)
@@ -178,41 +178,41 @@ def skorch(task: Task) -> Side:
         net.partial_fit(samples, epochs=1)
         return time.perf_counter() - began
 
-    return Side(turn, net.module_)
+    return Loop(turn, net.module_)
 
 
 @dataclass(frozen=True)
-class Rival:
-    """Another loop: what it needs installed, and how it is made."""
+class OtherLoop:
+    """Another loop: the packages that it needs, and its factory."""
 
     packages: tuple[str, ...]
-    make: Callable[[Task], Side]
+    make: Callable[[Task], Loop]
 
 
-RIVALS = {
-    "tutorial": Rival(("torchvision",), tutorial),
-    "tutorial_with_workers": Rival(("torchvision",), lambda task: tutorial(task, workers=2)),
-    "lightning": Rival(("torchvision", "pytorch_lightning"), lightning),
-    "skorch": Rival(("torchvision", "skorch"), skorch),
+OTHERS = {
+    "tutorial": OtherLoop(("torchvision",), tutorial),
+    "tutorial_with_workers": OtherLoop(("torchvision",), lambda task: tutorial(task, workers=2)),
+    "lightning": OtherLoop(("torchvision", "pytorch_lightning"), lightning),
+    "skorch": OtherLoop(("torchvision", "skorch"), skorch),
 }
 
 
 def measure_loops(task: Task, rounds: int, absent: Callable[[str, list[str]], None]) -> dict[str, Any]:
-    """Return ``loop_over_RIVAL``, our images a second over theirs (None: not installed), and all rates.
+    """Return ``loop_over_NAME``, our images per second over theirs (None: not installed), and all rates.
 
-    ``absent`` is told of a rival that is not installed, and what it lacks.
+    ``absent`` is called for a loop that is not installed, with the missing packages.
     """
-    sides, makers = {"deepsup": ours(task).turn}, {}
-    for name, rival in RIVALS.items():
-        lacks = missing(rival.packages)
+    turns, makers = {"deepsup": ours(task).turn}, {}
+    for name, other in OTHERS.items():
+        lacks = missing(other.packages)
         if lacks:
             absent(f"loop_over_{name}", lacks)
         else:
-            makers[name] = rival.make
-    sides |= {name: make(task).turn for name, make in makers.items()}
-    seconds = take_turns(dict(sides), rounds)
+            makers[name] = other.make
+    turns |= {name: make(task).turn for name, make in makers.items()}
+    seconds = take_turns(dict(turns), rounds)
     found: dict[str, Ratio | None] = {
-        f"loop_over_{name}": ratio(seconds[name], seconds["deepsup"]) if name in makers else None for name in RIVALS
+        f"loop_over_{name}": ratio(seconds[name], seconds["deepsup"]) if name in makers else None for name in OTHERS
     }
     images = len(task.data.train)
     rates = {name: images / float(np.median(each)) for name, each in seconds.items()}
@@ -220,7 +220,7 @@ def measure_loops(task: Task, rounds: int, absent: Callable[[str, list[str]], No
 
 
 class Samples(torch.utils.data.Dataset[tuple[Tensor, int]]):
-    """A data set as the tutorials have it: one image at a time, through torchvision's transforms."""
+    """A data set as in the tutorials: one image at a time, through torchvision's transforms."""
 
     def __init__(self, task: Task) -> None:
         transforms = torchvision_transforms()
@@ -251,7 +251,7 @@ def samples_of(task: Task) -> Samples:
 
 
 def loader_of(task: Task, workers: int = 0) -> DataLoader[tuple[Tensor, int]]:
-    """Return a DataLoader over them; its workers stay alive between turns, so that starting them does not count."""
+    """Return a DataLoader of the task; its workers stay alive between turns, so that their start does not count."""
     return DataLoader(
         samples_of(task),
         task.batch_size,
@@ -263,7 +263,7 @@ def loader_of(task: Task, workers: int = 0) -> DataLoader[tuple[Tensor, int]]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Lightning's advice about hardware and workers to itself."""
+    """Silence Lightning's advice about hardware and workers."""
     logger = logging.getLogger("pytorch_lightning")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,6 +1,6 @@
-"""Nothing in, small models of the kinds that people train out: what the do-no-harm bench supervises.
+"""Small models of common kinds, for the check that companions do no harm.
 
-They are plain ``nn.Module`` classes that know nothing of deepsup. B batch, C channels, H W map, N tokens, D features,
+They are plain ``nn.Module`` classes, independent of deepsup. B batch, C channels, H W map, N tokens, D features,
 K classes.
 """
 
@@ -16,7 +16,7 @@ LENGTH = 32
 
 
 def convnet(norm: Callable[[int], nn.Module] | None = None) -> nn.Module:
-    """Return a CNN of five 3x3 convolutions, with a norm layer behind each or without."""
+    """Return a CNN of five 3x3 convolutions, with or without a norm layer after each."""
     layers: list[nn.Module] = []
     for before, after, pool in ((1, 16, False), (16, 32, True), (32, 32, False), (32, 64, True), (64, 64, False)):
         layers += [nn.Conv2d(before, after, 3, padding=1), *([norm(after)] if norm else []), nn.ReLU()]
@@ -40,7 +40,7 @@ def mlp(width: int = 256) -> nn.Module:
 
 
 class Residual(nn.Module):
-    """Two 3x3 convolutions with BatchNorm around which the input is added: [B,C,H,W] -> [B,C',H/s,W/s]."""
+    """Two 3x3 convolutions with BatchNorm and a skip connection: [B,C,H,W] -> [B,C',H/s,W/s]."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Residual(nn.Module):
         self.short = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the sum of both ways."""
+        """Return the sum of both branches."""
         y = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
         return F.relu(y + self.short(x))
 
@@ -93,7 +93,7 @@ class ViT(nn.Module):
 
 
 class TextTransformer(nn.Module):
-    """A transformer on word numbers, 0 being padding: [B,N] -> [B,K]."""
+    """A transformer on word indices, where 0 is padding: [B,N] -> [B,K]."""
 
     def __init__(self, width: int = 48, depth: int = 3) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The name of a rival's package -> the package, or None where it is not installed. The library needs none of them."""
+"""Optional packages that the bench compares with. The library needs none of them."""
 
 import importlib
 import importlib.util
@@ -12,14 +12,14 @@ _operators: list[torch.library.Library] = []
 
 
 def missing(packages: tuple[str, ...]) -> list[str]:
-    """Return those of the packages that are not installed."""
+    """Return the packages that are not installed."""
     return [name for name in packages if importlib.util.find_spec(name) is None]
 
 
 def torchvision_transforms() -> ModuleType:
     """Return torchvision's transforms.
 
-    torchvision 0.28 beside a CPU build of torch does not import until two operators that it misses are declared.
+    torchvision 0.28 with a CPU build of torch does not import until its two missing operators are declared.
     """
     try:
         return importlib.import_module("torchvision.transforms")
@@ -27,7 +27,7 @@ def torchvision_transforms() -> ModuleType:
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
         library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
-        _operators.append(library)  # they live as long as it does
+        _operators.append(library)  # the operators live as long as the library object
         for name in ("nms", "qnms"):
             library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]
         return importlib.import_module("torchvision.transforms")

@@ -1,4 +1,4 @@
-"""How much to measure -> the whole answer: every ratio with its quartiles, every rate, and where it was measured."""
+"""Run the whole bench: every ratio with its quartiles, every rate, and the environment."""
 
 import os
 import time
@@ -22,16 +22,16 @@ from deepsup.runs.environment import environment_now
 
 @dataclass(frozen=True)
 class Amount:
-    """How much of everything is done: rounds, batches, images. The defaults are those of ``--quick``."""
+    """How much to measure: rounds, batches, images. The defaults are those of ``--quick``."""
 
     batch: int = 128
-    """Images a step of the loops."""
+    """Images per step of the loops."""
     steps: int = 4
-    """Steps a turn of a loop with ``fast``; with NIN one."""
+    """Steps per turn of a loop with ``fast``; one with NIN."""
     loop_rounds: int = 5
     nin_rounds: int = 3
     step_batch: int = 64
-    """Images a step where companions and FLOP/s are measured."""
+    """Images per step for the measurements of companions and FLOP/s."""
     step_rounds: int = 7
     matmul: int = 2048
     stream_images: int = 1280
@@ -46,7 +46,7 @@ class Amount:
     nin: str = "nin-cifar10"
     fast: str = "fast"
     small: str = "cnn"
-    """Whose step is so short that what else a loop does shows."""
+    """A network with so short a step that the overhead of a loop shows."""
 
 
 QUICK = Amount()
@@ -68,7 +68,7 @@ FULL = Amount(
 
 
 class Bench:
-    """One run of the bench. ``say`` is told, in a line each, what is being measured and what is missing."""
+    """One run of the bench. ``say`` is called with one line of text per measurement and per missing package."""
 
     def __init__(self, amount: Amount, say: Callable[[str], None]) -> None:
         self.amount, self.say = amount, say
@@ -76,10 +76,10 @@ class Bench:
         self.spread: dict[str, Any] = {}
 
     def run(self, images: tuple[Dataset, str] | None = None) -> dict[str, Any]:
-        """Measure everything, on CIFAR-10 or on other images of its shape and what they are."""
+        """Measure everything, on CIFAR-10 or on the given images of its shape with their description."""
         amount, began = self.amount, time.monotonic()
         self.say(f"reading data; {torch.get_num_threads()} threads")
-        data, told = images or cifar10()
+        data, description = images or cifar10()
         loops = self.loops(Task(amount.fast, first(data, amount.steps * amount.batch), amount.batch), "")
         nin_loops = self.loops(Task(amount.nin, first(data, amount.batch), amount.batch), "nin.")
         companions = self.companions(amount.nin, "")
@@ -95,59 +95,59 @@ class Bench:
                 amount.nin: nin_loops["images_per_second"],
             },
             "limits": limits,
-            "data": self.data(data, told),
+            "data": self.data(data, description),
             "growth": self.growth(data),
         }
         about = {"seconds": time.monotonic() - began, "environment": self.environment(), "missing": self.missing}
         return answer | {"spread": self.spread} | about
 
     def medians(self, ratios: dict[str, Any], room: str) -> dict[str, float | None]:
-        """Return the medians; put the quartiles beside the others."""
-        held = {name: each for name, each in ratios.items() if isinstance(each, Ratio)}
-        self.spread |= {f"{room}{name}": [each.low, each.high] for name, each in held.items()}
-        return {name: held[name].median if name in held else None for name in ratios}
+        """Return the medians; add the quartiles to ``self.spread``."""
+        found = {name: each for name, each in ratios.items() if isinstance(each, Ratio)}
+        self.spread |= {f"{room}{name}": [each.low, each.high] for name, each in found.items()}
+        return {name: found[name].median if name in found else None for name in ratios}
 
     def absent(self, key: str, packages: list[str]) -> None:
-        """Say which package a figure would need."""
+        """Report the packages that a value needs."""
         self.missing[key] = packages
         self.say(f"{key} is null: {', '.join(packages)} not installed; {INSTALL}")
 
     def loops(self, task: Task, room: str) -> dict[str, Any]:
-        """Measure our loop beside the others'."""
-        self.say(f"training {task.network} by each loop")
+        """Measure our loop and the others."""
+        self.say(f"training {task.network} with each loop")
         rounds = self.amount.loop_rounds if not room else self.amount.nin_rounds
         found = measure_loops(task, rounds, self.absent)
         return {**found, "ratios": self.medians(found["ratios"], room)}
 
     def companions(self, network: str, room: str) -> dict[str, float | None]:
-        """Measure what companions cost."""
-        self.say(f"steps of {network} with companions and without")
+        """Measure the cost of companions."""
+        self.say(f"steps of {network} with and without companions")
         return self.medians(measure_companions(network, self.amount.step_batch, self.amount.step_rounds), room)
 
     def limits(self) -> dict[str, Any]:
-        """Measure how near to the machine's own arithmetic training comes."""
+        """Measure the FLOP/s of training relative to a matrix product."""
         amount = self.amount
         self.say(f"FLOP/s of {amount.nin} and of a matrix product")
         found = measure_limits(amount.nin, amount.step_batch, amount.step_rounds, amount.matmul)
         return {**found, "ratios": self.medians(found["ratios"], "")}
 
-    def data(self, data: Dataset, told: str) -> dict[str, Any]:
-        """Measure reading, normalising, augmenting, and memory."""
+    def data(self, data: Dataset, description: str) -> dict[str, Any]:
+        """Measure reading, normalization, augmentation and memory."""
         amount = self.amount
-        self.say("data: load, normalise, augment; peak memory")
+        self.say("data: loading, normalization, augmentation; peak memory")
         streams = measure_streams(data, amount.stream_rounds, amount.stream_images)
         taps = network_of(amount.nin).taps
         memory = can_tell_memory()
         return {
-            "what": told,
-            "load": measure_load(amount.load_tries) if told == "CIFAR-10" and memory else None,
+            "what": description,
+            "load": measure_load(amount.load_tries) if description == "CIFAR-10" and memory else None,
             **self.medians(streams["ratios"], "data."),
             "images_per_second": streams["images_per_second"],
             "step_peak_mb": measure_memory(amount.nin, taps, amount.step_batch) if memory else None,
         }
 
     def growth(self, data: Dataset) -> dict[str, Any]:
-        """Measure what more of everything costs."""
+        """Measure how the time grows."""
         amount = self.amount
         self.say("growth: images, taps, processes")
         sizes = measure_sizes(data, amount.fast, amount.batch, amount.sizes, amount.size_rounds)
@@ -164,7 +164,7 @@ class Bench:
         }
 
     def environment(self) -> dict[str, Any]:
-        """Say on what and with what this was measured."""
+        """Return the machine and the versions of the measurement."""
         packages = {}
         for name in ("torchvision", "pytorch-lightning", "skorch"):
             try:

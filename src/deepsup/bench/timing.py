@@ -1,7 +1,7 @@
-"""Things to time -> the seconds of each, taken in turns, and the ratio of two of them with its quartiles.
+"""Time several functions in turns, and form the ratio of two of them with its quartiles.
 
-What else a machine does slows all sides of a round alike, so ratios are formed within a round; every other round goes
-backwards, so that no side always comes behind the same other one.
+Other load on the machine affects all turns of a round, so ratios are formed within a round. Every other round runs in
+reverse order, so that no function always follows the same other one.
 """
 
 import gc
@@ -11,27 +11,27 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 Turn = Callable[[], float | None]
-"""Does one side's share of a round. It may return the seconds that count; else those of the whole call do."""
+"""One turn of a round. It may return its seconds; otherwise the whole call is timed."""
 
 
 class Ratio(NamedTuple):
-    """The median over the rounds, and the quartiles around it."""
+    """The median over the rounds, and the quartiles."""
 
     median: float
     low: float
     high: float
 
 
-def take_turns(sides: dict[str, Turn], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
-    """Return the seconds of every side in every round, after ``warm_up`` rounds that do not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
+def take_turns(turns: dict[str, Turn], rounds: int, warm_up: int = 1) -> dict[str, list[float]]:
+    """Return the seconds of every turn in every round, after ``warm_up`` rounds that do not count."""
+    seconds: dict[str, list[float]] = {name: [] for name in turns}
     gc.collect()
-    gc.freeze()  # what is there already need not be looked at again
+    gc.freeze()  # existing objects need not be collected again
     try:
         for number in range(-warm_up, rounds):
-            for name in list(sides) if number % 2 == 0 else reversed(list(sides)):
-                gc.collect()  # one side's rubbish is not the next one's work
-                spent = seconds_of(sides[name])
+            for name in list(turns) if number % 2 == 0 else reversed(list(turns)):
+                gc.collect()  # the garbage of one turn is not collected in the next
+                spent = seconds_of(turns[name])
                 if number >= 0:
                     seconds[name].append(spent)
     finally:
@@ -47,7 +47,7 @@ def seconds_of(turn: Turn) -> float:
 
 
 def ratio(above: list[float], below: list[float]) -> Ratio:
-    """Return one side's numbers over another's, round by round.
+    """Return the ratio of two lists, round by round.
 
     >>> ratio([2.0, 6.0, 4.0], [1.0, 2.0, 2.0])
     Ratio(median=2.0, low=2.0, high=2.5)

@@ -1,4 +1,4 @@
-"""``deepsup bench`` and ``deepsup harm``: nothing in, speed and errors beside what a user would write instead out."""
+"""``deepsup bench`` and ``deepsup harm``: speed and errors, compared with what a user would write instead."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bench(
     from deepsup.bench import answer as answers
 
     if page is not None:
-        answers.page_text(page)  # before the work, not after it
+        answers.page_text(page)  # fail before the work, not after it
     if out is not None:
         _check_folder(out)
     answer = _measured(quick) if table is None else answers.read_answer(table)
@@ -89,8 +89,8 @@ def harm(
 ) -> None:
     """Check that companions at their defaults do no harm: nine kinds of model, three optimizers, with and without.
 
-    The models are trained in a plain PyTorch loop on embedded digits (one on made-up texts), about an hour of one
-    core. Stopped half-way, it goes on with the trainings that are missing.
+    The models are trained in a plain PyTorch loop on embedded digits (one on synthetic texts), which takes about an
+    hour on one core. If stopped, it continues with the missing trainings.
 
     Args:
         seeds: seeds per model and optimizer

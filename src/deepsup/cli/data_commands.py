@@ -1,4 +1,4 @@
-"""``deepsup data``: a name or a path in, what is known of that data set out."""
+"""``deepsup data``: list, fetch and verify data sets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _Name = Annotated[str, Positional, arg(metavar="NAME")]
 
 @verb("data get")
 def data_get(name: _Name, extra: Flag = False, json: Flag = False) -> None:
-    """Fetch a data set unless it is there, and verify it.
+    """Fetch a data set if it is missing, and verify it.
 
     Args:
         name: data set: mnist, fashion-mnist, cifar10, cifar100, svhn or mnist-mini

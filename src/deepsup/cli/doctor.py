@@ -1,4 +1,4 @@
-"""``deepsup doctor``: nothing in; versions, devices, what is installed, and the verdict of a short self-test out."""
+"""``deepsup doctor``: versions, devices, installed extras and a short self-test."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _extras() -> dict[str, list[str]]:
 
 
 def _verdict(check: Callable[[], str]) -> str:
-    """Return "ok" or what is wrong, whatever it is: a report on a broken installation must not break."""
+    """Return "ok" or the error. Any exception is caught: a report on a broken installation must not break."""
     try:
         return check() or "ok"
     except Exception as error:
@@ -59,16 +59,16 @@ def _verdict(check: Callable[[], str]) -> str:
 
 
 def _data_folder() -> str:
-    """Say what is wrong with the data folder."""
+    """Return what is wrong with the data folder, or nothing."""
     from deepsup.data import data_folder
 
     folder = data_folder()
-    there = next(path for path in (folder, *folder.parents) if path.exists())
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=existing):
             return ""
     except OSError as error:
-        return f"cannot write {folder}: {error.strerror}; set DEEPSUP_DATA to a folder of yours"
+        return f"cannot write {folder}: {error.strerror}; set DEEPSUP_DATA to a folder that you can write"
 
 
 def _tiny() -> tuple[Any, Any, Any]:
@@ -114,7 +114,7 @@ def _objective_agrees() -> str:
 
 
 def _trains() -> str:
-    """Train two steps; every parameter has to move, and the objective to fall."""
+    """Train two steps; every parameter must change, and the objective must decrease."""
     import torch
 
     net, images, labels = _tiny()
@@ -127,19 +127,19 @@ def _trains() -> str:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    still = [name for name, value in net.named_parameters() if torch.equal(value, before[name])]
-    if still:
-        return f"these parameters did not move: {', '.join(still)}"
+    unchanged = [name for name, value in net.named_parameters() if torch.equal(value, before[name])]
+    if unchanged:
+        return f"these parameters did not change: {', '.join(unchanged)}"
     return "" if losses[2] < losses[0] else f"the objective went from {losses[0]:.4f} to {losses[2]:.4f} in two steps"
 
 
 def _strips() -> str:
-    """Take the companions off; the net has to give the same scores to the bit."""
+    """Remove the companions; the net must give the same scores, bit for bit."""
     import torch
 
     net, images, _ = _tiny()
     scores = net.eval()(images).scores
-    return "" if torch.equal(net.strip()(images), scores) else "the stripped net gives other scores"
+    return "" if torch.equal(net.strip()(images), scores) else "the stripped net gives different scores"
 
 
 _CHECKS = {

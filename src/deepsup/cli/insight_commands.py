@@ -1,4 +1,4 @@
-"""``deepsup inspect``, ``deepsup report``: run folders in, what their layers know and one HTML page about it out."""
+"""``deepsup inspect``, ``deepsup report``: what the layers of runs know, and an HTML page about it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _layers(found: dict[str, Any]) -> str:
 
 
 def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, json: bool) -> None:
-    """Say what each layer of each run says of one image, and draw its maps."""
+    """Return the prediction of each layer of each run for one image, and draw its feature maps."""
     from deepsup.runs.folder import RunFolder
     from deepsup.runs.inspect import inspect_image
 

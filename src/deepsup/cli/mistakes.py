@@ -1,4 +1,4 @@
-"""Arguments that the parser refuses in, one line out: what was given, what was expected, what to do."""
+"""Turn arguments that the parser rejects into one line: what was given, what was expected, what to do."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, get_type_hints
 from deepsup.errors import nearest
 
 Function = Callable[..., int | None]
-"""What runs a verb; it may return an exit code."""
+"""The function of a verb; it may return an exit code."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Verb:
-    """A function of the command line and, for options that it does not have, what to use instead."""
+    """A function of the command line and, for some options that it lacks, what to use instead."""
 
     function: Function
     instead: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -47,7 +47,7 @@ def find(words: Sequence[str], verbs: Mapping[str, Verb]) -> str | None:
 
 
 def modern(words: Sequence[str], verb: Verb) -> list[str]:
-    """Return the words with ``--test False``, the spelling of earlier versions, as ``--no-test``."""
+    """Replace the older spelling ``--test False`` by ``--no-test``."""
     options, found = verb.options, list[str]()
     for word in words:
         option, equals, value = word.partition("=")
@@ -62,7 +62,7 @@ def modern(words: Sequence[str], verb: Verb) -> list[str]:
 
 
 def explain(words: Sequence[str], verbs: Mapping[str, Verb], box: str) -> str:
-    """Say what is wrong with the words; ``box`` is what the parser said of them."""
+    """Return what is wrong with the words; ``box`` is the parser's message."""
     name = find(words, verbs)
     if name is None:
         return _no_verb(words, verbs)
@@ -75,7 +75,7 @@ def explain(words: Sequence[str], verbs: Mapping[str, Verb], box: str) -> str:
 
 
 def _no_verb(words: Sequence[str], verbs: Mapping[str, Verb]) -> str:
-    """Say that the words name no verb; those of a group, ``data``, take a second word."""
+    """Return that the words name no verb; the verbs of the group ``data`` take a second word."""
     first, second = (*words, "", "")[:2]
     members = [name.split()[1] for name in verbs if name.startswith(f"{first} ")]
     known = members or list(dict.fromkeys(name.split()[0] for name in verbs))
@@ -92,15 +92,15 @@ def _remedy(option: str, name: str, verb: Verb) -> str:
     close = difflib.get_close_matches(bare, [each.removeprefix("--") for each in verb.options], n=2)
     if close:
         return "did you mean " + " or ".join(f"--{each}" for each in close) + "?"
-    return f"run deepsup {name} --help for the options that it has"
+    return f"run deepsup {name} --help for its options"
 
 
 def _one_line(box: str, name: str) -> str:
-    """Return the text inside a box of lines in our words; rules between paragraphs become semicolons."""
-    inside = [line.strip("│ \t") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
-    paragraphs = re.split(r"[─-]{10,}", " ".join(inside))
+    """Return the text of the parser's box in our words; rules between paragraphs become semicolons."""
+    lines = [line.strip("│ \t") for line in box.splitlines() if not line.startswith(("╭", "╰"))]
+    paragraphs = re.split(r"[─-]{10,}", " ".join(lines))
     if not box.startswith("╭"):
-        del paragraphs[:1]  # a terminal without such characters: the title stands above the first rule
+        del paragraphs[:1]  # a terminal without these characters: the title is above the first rule
     text = "; ".join(" ".join(each.split()).rstrip(".") for each in paragraphs)
     for theirs, ours in _WORDS.items():
         text = re.sub(theirs, ours.format(name=name), text)
@@ -115,4 +115,4 @@ _WORDS = {
     r"Missing from deepsup [a-z ]+: (.*?) \(required\)": r"{name} got too few arguments; expected \1",
     r"Unrecognized options: ([^;]*)": r"{name} does not take \1",
 }
-"""What the parser says -> how we say it; what is not here stays as it is."""
+"""Messages of the parser -> our words; all others stay unchanged."""

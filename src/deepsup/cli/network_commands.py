@@ -1,4 +1,4 @@
-"""``deepsup networks``: nothing in, the registered networks out."""
+"""``deepsup networks``: list the registered networks."""
 
 from __future__ import annotations
 

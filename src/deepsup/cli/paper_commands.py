@@ -68,8 +68,9 @@ def _one(name: str, preset: str, out: Path, jobs: int, seeds: int | None, result
     from deepsup.paper import keep, record_folder
     from deepsup.paper import reproduce as reproduce_target
     from deepsup.report import draw_record
+    from deepsup.training.memory import kept_memory
 
-    with counting(f"runs of {name}") as watch:
+    with counting(f"runs of {name}") as watch, kept_memory():
         record = reproduce_target(name, preset, out, jobs=jobs, seeds=seeds, watch=watch)
     folder = record_folder(out, name, preset)
     figure = draw_record(record, folder)

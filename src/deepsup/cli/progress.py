@@ -1,4 +1,4 @@
-"""A training in, a live display on standard error out; plain lines where there is no terminal."""
+"""A training -> a live display on standard error; plain lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deepsup.runs.train import Watch
+from deepsup.training import Callback
+
+if TYPE_CHECKING:
+    from deepsup.training.loop import Training
 
 
-class Display(Watch):
-    """A display of one training; it knows the run's folder once training has begun."""
+class Display(Callback):
+    """Shows nothing; remembers the run folder from the start of the training on."""
 
     folder: Path | None = None
 
-    def started(self, training: Any, run: Any) -> None:  # noqa: ARG002 - for those that show more
+    def started(self, training: Training) -> None:
         """Note the folder."""
-        self.folder = run.folder
+        self.folder = training.folder
 
 
 class Lines(Display):
@@ -31,22 +34,22 @@ class Lines(Display):
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
-        self.spoke = time.monotonic()
+        self.written = time.monotonic()
 
-    def stepped(self, training: Any) -> None:
-        """Write a line every ten seconds."""
-        if time.monotonic() - self.spoke > 10 and training.step:
-            self.say(f"epoch {training.epoch + 1}/{self.epochs}  step {training.step}/{len(training.batches)}")
+    def step_ended(self, training: Training) -> None:
+        """Write a line if the last one is ten seconds old."""
+        if time.monotonic() - self.written > 10 and training.step:
+            self.write(f"epoch {training.epoch + 1}/{self.epochs}  step {training.step}/{len(training.batches)}")
 
-    def say(self, line: str) -> None:
+    def write(self, line: str) -> None:
         """Write one line."""
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
-        self.spoke = time.monotonic()
+        self.written = time.monotonic()
 
-    def epoch_ended(self, record: dict[str, Any]) -> None:
-        """Write the line."""
-        self.say(f"epoch {record['epoch'] + 1}/{self.epochs}  {told(record)}")
+    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
+        """Write the line of an epoch."""
+        self.write(f"epoch {record['epoch'] + 1}/{self.epochs}  {summary_of(record)}")
 
 
 class Bar(Display):
@@ -54,28 +57,29 @@ class Bar(Display):
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
-        self.task = progress.add_task("training", total=None, told="")
+        self.task = progress.add_task("training", total=None, numbers="")
 
-    def started(self, training: Any, run: Any) -> None:
-        """Learn how many steps there are."""
-        super().started(training, run)
+    def started(self, training: Training) -> None:
+        """Set the length of the bar: the number of steps."""
+        super().started(training)
         total = len(training.batches) * training.config.total_epochs
-        limit = training.config.limit_steps
+        limit = training.config.run.limit_steps
+        name = training.folder.resolve().name if training.folder else "training"
         self.progress.update(
-            self.task, total=min(total, limit or total), completed=training.iteration, description=run.name
+            self.task, total=min(total, limit or total), completed=training.iteration, description=name
         )
 
-    def stepped(self, training: Any) -> None:
+    def step_ended(self, training: Training) -> None:
         """Move the bar."""
         self.progress.update(self.task, completed=training.iteration)
 
-    def epoch_ended(self, record: dict[str, Any]) -> None:
-        """Show the epoch's numbers."""
-        self.progress.update(self.task, told=told(record))
+    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
+        """Show the numbers of an epoch."""
+        self.progress.update(self.task, numbers=summary_of(record))
 
 
-def told(record: dict[str, Any]) -> str:
-    """Return an epoch in a few words."""
+def summary_of(record: dict[str, Any]) -> str:
+    """Return one line about an epoch: loss, errors, learning rate, speed."""
     layers = " ".join(f"{tap} {error:.1f}" for tap, error in record["companion_errors"].items())
     seen = f"  validation {record['validation_error']:.2f} %" if "validation_error" in record else ""
     seen += f"  test {record['test_error']:.2f} %" if "test_error" in record else ""
@@ -86,8 +90,8 @@ def told(record: dict[str, Any]) -> str:
 
 
 @contextmanager
-def watching(epochs: int) -> Iterator[Display]:
-    """Give a display of one training."""
+def training_display(epochs: int) -> Iterator[Display]:
+    """Give a callback that shows one training."""
     console = Console(stderr=True)
     if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
         yield Display()
@@ -96,14 +100,14 @@ def watching(epochs: int) -> Iterator[Display]:
         yield Lines(epochs)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-               TextColumn("{task.fields[told]}"))  # fmt: skip
+               TextColumn("{task.fields[numbers]}"))  # fmt: skip
     with Progress(*columns, console=console) as progress:
         yield Bar(progress)
 
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[str, int, int], None]]:
-    """Give a display of many things that end one after the other."""
+    """Give a function that shows how many of many runs have ended."""
     console, began = Console(stderr=True), time.monotonic()
     if not console.is_terminal:
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import shlex
 import sys
@@ -55,7 +54,7 @@ def train(
         resume: go on with a run that was stopped; start it if there is none
         json: print one JSON object
     """
-    from deepsup.cli.progress import watching
+    from deepsup.cli.progress import training_display
     from deepsup.runs.folder import RunFolder
     from deepsup.runs.train import train as train_run
 
@@ -63,8 +62,8 @@ def train(
     if resume and out is not None and recipe is None and config is None and RunFolder(out).exists:
         config, held = out / "config.yaml", RunFolder(out).config
     chosen = options.resolved(held or options.base(recipe, config, Config()), settings)
-    with watching(chosen.total_epochs) as watch, resumable(lambda: _go_on(watch.folder)):
-        run = train_run(chosen, out, resume=resume, watch=watch)
+    with training_display(chosen.total_epochs) as display, resumable(lambda: _go_on(display.folder)):
+        run = train_run(chosen, out, resume=resume, callbacks=[display], keep_memory=True)
     result = run.result
     rows = [[name, f"{error:.2f} %"] for name, error in result["companions"].items()]
     if result["error"] is not None:
@@ -87,14 +86,14 @@ def _go_on(folder: Path | None) -> str:
 
 def _comparable(config: Config, result: dict[str, Any]) -> bool:
     """Whether compare takes these settings: it chooses one learning rate, on a fifth of the training images."""
-    plain = not config.phases and config.anneal != "stall" and config.select != "best"
-    return plain and config.batch_size <= result["train_images"] * 4 // 5
+    plain = not config.run.phases and config.optimizer.anneal != "plateau" and config.run.select != "best"
+    return plain and config.run.batch_size <= result["train_images"] * 4 // 5
 
 
 def _shared(config: Config, recipe: str | None, file: Path | None, settings: Any) -> dict[str, Any]:
     """Return the settings that compare needs for the same data and network; the data are always named."""
     given = {name: value for name, value in options.given(settings).items() if name not in _DECIDED}
-    return given if recipe or file else {"data": config.data} | given
+    return given if recipe or file else {"data": config.data.source} | given
 
 
 def _unused(folder: Path) -> Path:
@@ -128,12 +127,14 @@ def compare(
     """
     from deepsup.cli.progress import counting
     from deepsup.studies.compare import compare as compare_methods
+    from deepsup.training.memory import kept_memory
 
-    default = dataclasses.replace(quick(), train_size=None) if "data" in options.given(settings) else quick()
+    default = quick().replace(train_size=None) if "data" in options.given(settings) else quick()
     chosen = options.resolved(options.base(recipe, config, default), settings)
-    with counting("runs") as watch, resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
+    words = f"the runs are in {out}; go on with: {same_command()}"
+    with counting("runs") as watch, resumable(lambda: words), kept_memory():
         answer = compare_methods(chosen, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
-        _look_inside(answer, out)
+        _inspect_runs(answer, out)
     figure, report = _draw(answer, out)
     lines = [_comparison_text(answer), "", f"table: {out / 'comparison.json'}"]
     lines += [f"figure: {figure}"] if figure else []
@@ -150,14 +151,14 @@ def _folders(answer: dict[str, Any], out: Path) -> Iterable[str]:
     return (str(out / name) for name in answer["methods"]["DSN-SVM"]["runs"])
 
 
-def _look_inside(answer: dict[str, Any], out: Path) -> None:
+def _inspect_runs(answer: dict[str, Any], out: Path) -> None:
     """Inspect one net with companions and one without, so that the page can show their layers beside each other."""
     from deepsup.runs.folder import RunFolder
     from deepsup.runs.inspect import inspect
 
     for method in ("CNN-Softmax", "DSN-Softmax"):
         run = RunFolder(out / answer["methods"][method]["runs"][0])
-        if "probes" not in run.inside:
+        if "probes" not in run.insight:
             inspect(run)
 
 
@@ -195,11 +196,11 @@ def _certain(difference: dict[str, Any]) -> bool:
 
 def _verdict(difference: dict[str, Any]) -> str:
     if difference["interval"] is None:
-        return "; one seed says nothing certain"
+        return "; one seed is not conclusive"
     low, high = difference["interval"]
     if low == high == 0:
         return "; no difference in any seed"
-    return "; better" if high < 0 else "; worse" if low > 0 else "; no certain difference: 0 lies inside"
+    return "; better" if high < 0 else "; worse" if low > 0 else "; not significant: the interval contains 0"
 
 
 def _many(count: int, what: str) -> str:

@@ -5,51 +5,78 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Collection
-from dataclasses import Field, fields, make_dataclass
+from dataclasses import make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 from tyro.conf import arg
 
-from deepsup.config import GROUPS, Config
+from deepsup.config import GROUPS, PLACES, Config, Setting, settings_of
 from deepsup.errors import ConfigError
 from deepsup.recipes import find_recipe
 
-_KINDS = get_type_hints(Config) | {"network_options": tuple[str, ...]}
-_METAVARS = {int: "INT", float: "FLOAT", str: "NAME", int | None: "INT", str | None: "NAME", bool: ""} | {
-    tuple[int, ...]: "INT ...", tuple[float, ...]: "FLOAT ...", tuple[str, ...]: "NAME ..."
+_KINDS = {int: "INT", float: "FLOAT", str: "NAME", bool: ""}
+_METAVARS = {"data": "NAME|PATH", "pool": "NAME|INT", "network_options": "KEY=VALUE ..."}
+"""The value of a setting in the help, where its type does not say enough."""
+_UNSET = {
+    "train_size": "all", "image_size": "as they are", "sides": "as they are", "companion_loss": "the output's",
+    "limit_steps": "no limit", "checkpoint_steps": "by the minutes only",
 }  # fmt: skip
+"""What the help says for a default of None or of no values; for all others, none."""
 
 
 def options(defaults: Config, without: Collection[str] = ()) -> Any:
     """Return a class with one field per group, each a class with one optional field per setting: the verb's options."""
     groups = []
-    for group in GROUPS:
-        held = [f for f in fields(Config) if f.metadata["group"] == group and f.name not in {*without, "phases"}]
-        made = make_dataclass(group, [_option(f, defaults) for f in held], frozen=True)
-        groups.append((group, made, dataclasses.field(default=made())))
+    for name, group in GROUPS.items():
+        shown = [each for each in settings_of(group) if each.name not in {*without, "phases"}]
+        made = make_dataclass(name, [_option(each, defaults) for each in shown], frozen=True)
+        groups.append((name, made, dataclasses.field(default=made())))
     return make_dataclass("Settings", groups, frozen=True)
 
 
-def _option(setting: Field[Any], defaults: Config) -> tuple[str, Any, Any]:
+def _option(setting: Setting, defaults: Config) -> tuple[str, Any, Any]:
     """Return name, annotation and default of one option: None, unless it is given."""
-    kind = _KINDS[setting.name]
-    metavar = setting.metadata["metavar"] or _METAVARS[kind]
-    shown = arg(help=_help(setting), metavar=metavar, help_behavior_hint=f"(default: {_shown(setting, defaults)})")
-    return setting.name, Annotated[kind | None, shown], dataclasses.field(default=None)
+    kind, many = _kind(setting)
+    metavar = _METAVARS.get(setting.name) or _KINDS[kind] + " ..." * many
+    hint = f"(default: {_default(setting, defaults)})"
+    shown = arg(help=_help(setting), metavar=metavar, help_behavior_hint=hint)
+    taken: Any = tuple[kind, ...] if many else kind  # type: ignore[valid-type] # it is for the parser
+    return setting.name, Annotated[taken | None, shown], dataclasses.field(default=None)
 
 
-def _help(setting: Field[Any]) -> str:
-    doc, among = setting.metadata["doc"], setting.metadata["among"]
-    named = all(choice in doc for choice in among)  # or there are none
-    return str(doc) if named else f"{doc}: {', '.join(among[:-1])} or {among[-1]}"
+def _kind(setting: Setting) -> tuple[type, bool]:
+    """Return the type of a setting's value, or of each of its values, and whether it has many.
+
+    A choice is a word here: the Config checks it, and takes those of earlier versions too.
+    """
+    kind = get_type_hints(setting.group)[setting.field]
+    origin, (first, *_) = get_origin(kind), get_args(kind) or (kind,)
+    if origin in (tuple, dict):
+        return first, True  # options of a network are words, KEY=VALUE
+    first = str if _choices(kind) else first
+    return first, False
 
 
-def _shown(setting: Field[Any], defaults: Config) -> str:
-    default = getattr(defaults, setting.name)
+def _choices(kind: Any) -> tuple[str, ...]:
+    """Return the words among which a setting is chosen, none where it is not."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    return next((found for each in get_args(kind) if (found := _choices(each))), ())
+
+
+def _help(setting: Setting) -> str:
+    choices = _choices(setting.kind)
+    named = "--" in setting.doc or all(choice in setting.doc for choice in choices)  # or there are none
+    return setting.doc if named else f"{setting.doc}: {', '.join(choices[:-1])} or {choices[-1]}"
+
+
+def _default(setting: Setting, defaults: Config) -> str:
+    group, field = PLACES[setting.name]
+    default = getattr(getattr(defaults, group), field)
     if default is None or default == () or default == {}:
-        return str(setting.metadata["unset"])
+        return _UNSET.get(setting.name, "none")
     if isinstance(default, bool):
         return "on" if default else "off"
     return " ".join(_words(default))
@@ -94,9 +121,9 @@ def base(recipe: str | None, file: Path | None, default: Config) -> Config:
 def resolved(start: Config, settings: Any) -> Config:
     """Return a config with the settings that were given on the command line; another network has its own options."""
     changes = given(settings)
-    if changes.get("network", start.network) != start.network:
+    if changes.get("network", start.network.name) != start.network.name:
         changes = {"network_options": {}, **changes}
-    return Config.from_dict({**start.to_dict(), **changes})
+    return start.replace(**changes)
 
 
 def command(verb: str, recipe: str | None, file: Path | None, given: dict[str, Any], out: Path, *more: str) -> str:

@@ -1,4 +1,4 @@
-"""Bytes on disk -> uint8 arrays: sources, formats, splits, and the embedded digits. Needs no torch."""
+"""Data sets: sources, file formats, splits, and the embedded digits. Needs no torch."""
 
 from deepsup.data.check import Report, channel_means, check, get, is_present
 from deepsup.data.dataset import Dataset, Part

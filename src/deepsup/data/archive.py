@@ -1,4 +1,4 @@
-"""A .tar.gz archive in, its plain files in a folder out; nothing lands or links elsewhere or fills the disk."""
+"""Unpack .tar.gz archives safely: no files or links outside the folder, and a size limit."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from deepsup.data.storage import disk_errors_named
 from deepsup.errors import DataError
 
 MOST_BYTES = 2**30
-"""What an archive may unpack to: CIFAR-10 and CIFAR-100 need a fifth of it."""
+"""The maximum unpacked size; CIFAR-10 and CIFAR-100 need a fifth of it."""
 
 
 def unpack(archive: Path, folder: Path) -> list[Path]:
-    """Unpack every file of a .tar.gz below a folder and return their places."""
+    """Unpack every file of a .tar.gz into a folder and return their paths."""
     unpacked, room = [], MOST_BYTES
     try:
         with gzip.open(archive) as packed:
@@ -27,7 +27,7 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
                         raise DataError(f"{archive}: unpacks to more than {MOST_BYTES:,} bytes; refused")
                     if member.isfile():
                         unpacked.append(_write(tar, member, folder / inside))
-            # tar stops at its own end mark; the checksum of all stands behind it
+            # tar stops at its end mark; the checksum of the whole file comes after it
             while room > 0 and (rest := packed.read(1 << 20)):
                 room -= len(rest)
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
@@ -52,7 +52,7 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         file = target.open("wb")
     with source, file:
-        # Only the write side may blame the disk: what the archive raises is the archive's fault.
+        # only errors of writing are errors of the disk; all others are those of the archive
         while chunk := source.read(1 << 20):
             with disk_errors_named():
                 file.write(chunk)

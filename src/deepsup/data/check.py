@@ -1,4 +1,4 @@
-"""A set in, a report out: its parts, counts and channel means, and whether they are the published ones."""
+"""Check a data set: its parts, counts and channel means, compared with the published ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deepsup.errors import DataError, nearest
 
 @dataclass(frozen=True)
 class Report:
-    """What was found of a set: plain values, ready for JSON."""
+    """The report on a data set: plain values, ready for JSON."""
 
     name: str
     source: str
@@ -27,20 +27,20 @@ class Report:
     parts: dict[str, int]
     per_class: dict[str, list[int]]
     means: list[float]
-    """Of each channel of the training part, of values in 0..1."""
+    """The mean of each channel of the training part, for values in 0..1."""
     published_means: list[float] | None
     exact: bool | None
-    """Whether every file has its published digest; None for images of your own."""
+    """Whether every file has its published digest; None for your own images."""
     notes: list[str]
 
 
 def is_present(known: Known, extra: bool = False) -> bool:
-    """Whether the files of a named set are there, without reading them."""
+    """Whether the files of a named data set exist, without reading them."""
     return find(known, [part for part in known.counts if extra or part != "extra"]) is not None
 
 
 def get(name: str, extra: bool = False) -> Report:
-    """Fetch a named set unless it is there, read it whole and compare it with what is published."""
+    """Fetch a named data set if it is missing, read it and compare it with the published values."""
     if name not in KNOWN:
         raise DataError(f"no data set {name!r}; {nearest(name.lower(), KNOWN)}")
     if extra and "extra" not in KNOWN[name].counts:
@@ -49,7 +49,7 @@ def get(name: str, extra: bool = False) -> Report:
 
 
 def check(source: str, image_size: int | None = None) -> Report:
-    """Read a set that is there, by its name or path, and compare a named one with what is published."""
+    """Read a local data set by its name or path; compare a named one with the published values."""
     if source not in KNOWN:
         data = load_data(source, image_size=image_size)
         return _report(data, source, [], channel_means(data.train.images))
@@ -86,7 +86,7 @@ def _report(data: Dataset, source: str, files: list[str], means: list[float], kn
 
 
 def channel_means(images: Images) -> list[float]:
-    """Return the mean of each channel, of values in 0..1: an exact sum of whole numbers, then one division."""
+    """Return the mean of each channel for values in 0..1: an exact integer sum, then one division."""
     count = images.size // images.shape[1]
     return [int(images[:, c].sum(dtype=np.uint64)) / (255 * count) for c in range(images.shape[1])]
 
@@ -96,7 +96,7 @@ def _compare(known: Known, data: Dataset, means: list[float]) -> None:
         counts = held.counts(len(known.classes))
         if min(counts) == 0:
             raise DataError(f"{known.name}: no image of class {known.classes[counts.index(0)]} in the {part} part")
-    # half a unit of the last published digit, and a hair for its rounding
+    # half a unit of the last published digit, plus a small tolerance for rounding
     if any(abs(mean - said) > 0.51 * 10**-known.digits for mean, said in zip(means, known.means, strict=True)):
         raise DataError(
             f"{known.name}: channel means {', '.join(f'{mean:.6f}' for mean in means)}; "

@@ -1,4 +1,4 @@
-"""CIFAR files in, parts out: the binary version, and the python version through an unpickler that imports nothing.
+"""Read CIFAR files: the binary version, and the Python version through an unpickler that imports nothing.
 
 A binary record is one label byte (CIFAR-10) or a coarse and a fine one (CIFAR-100), then 3,072 bytes: a red, a green
 and a blue plane of 32 x 32.
@@ -76,13 +76,13 @@ def _planes_last(rows: Images) -> Images:
 
 
 class _Array:
-    """Stands for a numpy array in a pickle: it keeps the bytes and calls nothing of numpy."""
+    """A stand-in for a numpy array in a pickle: it keeps the bytes and calls no numpy code."""
 
     def __setstate__(self, state: Any) -> None:
         _, self.shape, self.dtype, self.fortran, self.raw = state
 
     def rows(self, path: Path) -> Images:
-        """Return the [N,3072] bytes that it must be."""
+        """Return the array as bytes [N,3072]."""
         shape, raw = self.shape, self.raw
         # Python 2 wrote the bytes as a string, which the pickle of Python 3 hands over as bytes.
         if not (
@@ -100,7 +100,7 @@ class _Array:
 
 
 class _Type:
-    """Stands for a numpy dtype in a pickle."""
+    """A stand-in for a numpy dtype in a pickle."""
 
     def __init__(self, code: Any, *_: Any) -> None:
         self.code = code

@@ -1,4 +1,4 @@
-"""Arrays in, one checked value out: a data set is uint8 images, int64 labels and the names of its classes, by parts.
+"""A data set: uint8 images, int64 labels and class names, in parts; checked on construction.
 
 Legend: N images, C channels, H height, W width, K classes.
 """
@@ -22,11 +22,11 @@ class Part:
     """Images and their labels: the training, validation, test or extra part of a data set."""
 
     images: Images
-    """[N,C,H,W] uint8. The memory may lie in another order: the readers leave each pixel's channels side by side."""
+    """[N,C,H,W] uint8. The memory order may differ: the readers keep the channels of each pixel together."""
     labels: Labels
     """[N] int64, each in 0..K-1."""
     names: tuple[str, ...] = ()
-    """A name for each image, in data of the user's own; empty otherwise."""
+    """A name for each image of the user's own data; empty otherwise."""
 
     def __post_init__(self) -> None:
         if self.images.ndim != 4 or self.images.dtype != np.uint8:
@@ -42,12 +42,12 @@ class Part:
         return len(self.labels)
 
     def take(self, indices: npt.NDArray[np.intp]) -> Part:
-        """Return the images at these places, in this order."""
+        """Return the images at these indices, in this order."""
         names = tuple(self.names[index] for index in indices) if self.names else ()
         return Part(self.images[indices], self.labels[indices], names)
 
     def counts(self, classes: int) -> list[int]:
-        """Return how many images each class has.
+        """Return the number of images per class.
 
         >>> Part(np.zeros((3, 1, 2, 2), np.uint8), np.array([0, 2, 2])).counts(3)
         [1, 0, 2]
@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A data set by parts; ``validation`` is there after a hold-out, ``extra`` in SVHN when it was asked for."""
+    """A data set in parts; ``validation`` exists after a hold-out, ``extra`` for SVHN on request."""
 
     name: str
     classes: tuple[str, ...]
@@ -66,7 +66,7 @@ class Dataset:
     validation: Part | None = None
     extra: Part | None = None
     notes: tuple[str, ...] = ()
-    """What a reader should know of these very files, such as a digest that is not the published one."""
+    """Notes about these files, such as a digest that differs from the published one."""
 
     def __post_init__(self) -> None:
         for name, part in self.parts():
@@ -80,7 +80,7 @@ class Dataset:
             check_labels(part.labels, len(self.classes), f"{self.name}, {name} part")
 
     def parts(self) -> Iterator[tuple[str, Part]]:
-        """Yield the name and the images of each part that is there."""
+        """Yield the name and the images of each existing part."""
         for name in ("train", "validation", "test", "extra"):
             part = getattr(self, name)
             if part is not None:
@@ -93,7 +93,7 @@ class Dataset:
 
 
 def check_labels(labels: npt.NDArray[np.integer], classes: int, where: str) -> None:
-    """Refuse labels outside 0..classes-1, naming the first one."""
+    """Raise an error for labels outside 0..classes-1, naming the first one."""
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
         raise DataError(

@@ -1,4 +1,4 @@
-"""An address and a digest in, a checked file out, or the reason why not: pooch with our retries and progress bar."""
+"""Download a file and check its digest, with pooch and our own retries and progress bar."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from deepsup.data.storage import storage_error
 
 TIMEOUT = (10.0, 30.0)
-"""Seconds to wait for a connection, and for the next bytes of an answer."""
+"""Seconds to wait for a connection, and for the next bytes of a response."""
 RETRIES = 2
 _PERMANENT = {400, 401, 403, 404, 410, 451}
 
 
 class Unreachable(Exception):  # noqa: N818 - it is no mistake of the user's: the next source is tried
-    """An address did not give the file: why, in a few words. No ValueError, which pooch would answer with a retry."""
+    """A download failed, with the reason. Not a ValueError, which pooch would retry."""
 
 
 def fetch(url: str, md5: str, folder: Path, name: str) -> Path:
-    """Download one file into a folder; whatever fails, nothing of it stays there."""
+    """Download one file into a folder; remove everything on failure."""
     import pooch
     import requests
 
-    # pooch would log its own lines to standard error; what happens is told by the caller
+    # pooch would log its own lines to standard error; the caller reports instead
     pooch.get_logger().setLevel("ERROR")
     store = pooch.create(
         path=folder, base_url="", registry={name: f"md5:{md5}"}, urls={name: url}, retry_if_failed=RETRIES
@@ -38,7 +38,7 @@ def fetch(url: str, md5: str, folder: Path, name: str) -> Path:
 
 
 class _Downloader:
-    """Hands pooch's own downloader on, but stops its retries where a second attempt cannot help."""
+    """Wrap pooch's downloader and stop its retries if a second attempt cannot help."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class _Downloader:
         import pooch
         import requests
 
-        # a server that packs a .gz once more would change its digest
+        # a server that compresses a .gz again would change its digest
         plain = {"Accept-Encoding": "identity"}
         with _Bar(self.name) as bar:
             download = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=TIMEOUT, headers=plain)
@@ -58,14 +58,14 @@ class _Downloader:
                     raise Unreachable(_reason(error)) from error
                 raise
             except requests.ConnectionError as error:
-                # no name, no route, refused, no reply: as opposed to an answer that broke off or stopped
+                # no name, no route, refused, no reply; not a response that was cut off
                 if "Max retries exceeded" in str(error):
                     raise Unreachable(_reason(error)) from error
                 raise
 
 
 class _Bar:
-    """A progress bar on standard error with the manners that pooch expects; silent where nobody watches."""
+    """A progress bar on standard error with the interface that pooch expects; silent without a terminal."""
 
     def __init__(self, name: str) -> None:
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""An idx or idx.gz file in (MNIST's format), an array of bytes and the digest of the unpacked file out.
+"""Read idx and idx.gz files, the format of MNIST, and compute their digests.
 
 The format: two zero bytes, a type (8: unsigned byte), the number of axes, each axis as four bytes (the highest first),
 the values.
@@ -24,7 +24,7 @@ _MOST_BYTES = 2**31
 
 
 def read_idx(path: Path, axes: int) -> tuple[Images, str]:
-    """Read one file of unsigned bytes with so many axes."""
+    """Read one file of unsigned bytes with ``axes`` axes."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             header, values = _read(file, path, axes)  # type: ignore[arg-type]

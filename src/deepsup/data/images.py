@@ -1,4 +1,4 @@
-"""Image files in, uint8 arrays out: upright, on white where they are transparent, in one size and mode."""
+"""Read image files as uint8 arrays: upright, transparent pixels on white, in one size and mode."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def open_image(path: Path) -> Image.Image:
-    """Return one image, upright, or say why the file is none."""
+    """Return one image, upright; raise an error if the file is not an image."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with Image.open(path) as image:
-            # cameras store the picture lying down and say so
+            # cameras may store an image rotated, with a tag
             upright = ImageOps.exif_transpose(image)
             upright.load()
             return upright
@@ -96,7 +96,7 @@ def _pixels(path: Path, channels: int) -> Image.Image:
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """Lay a transparent image on white: what its hidden pixels hold, mostly black, is not what people see."""
+    """Draw a transparent image on white: its hidden pixels, mostly black, are not what people see."""
     from PIL import Image
 
     if image.mode not in ("RGBA", "RGBa", "LA", "PA") and "transparency" not in image.info:

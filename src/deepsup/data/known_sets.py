@@ -1,4 +1,4 @@
-"""What is known of each named data set: its files, their published digests and addresses, its counts and statistics.
+"""The named data sets: their files, published digests and addresses, counts and statistics.
 
 Sources of the digests: the publishers' pages and torchvision's ``datasets`` give those of the archives, of MNIST's and
 Fashion-MNIST's .gz and of the CIFAR pickles; those of single unpacked files are given by several public loaders
@@ -15,7 +15,7 @@ EMBEDDED = Path(__file__).parent / "digits"
 
 @dataclass(frozen=True)
 class Layout:
-    """One way in which a publisher lays a set out: which reader, below which folder, the files of each part."""
+    """One file layout of a data set: its reader, its folder, and the files of each part."""
 
     format: str
     """idx, cifar-binary, cifar-python or svhn."""
@@ -54,13 +54,13 @@ class Known:
     means: tuple[float, ...]
     """Published channel means of the training part, of values in 0..1."""
     digits: int
-    """To how many decimal digits they are published."""
+    """The number of decimal digits of the published means."""
     layouts: tuple[Layout, ...]
     downloads: tuple[Download, ...] = ()
     npm: str | None = None
-    """A package that holds it, with its version."""
+    """An npm package with the data, and its version."""
     debian: tuple[str, Path] | None = None
-    """A Debian package that holds it, and where its files lie once installed."""
+    """A Debian package with the data, and where it installs the files."""
     root: Path | None = None
     """Where its files are, if not below the data folder."""
 
@@ -141,7 +141,7 @@ _MNIST = Known(
             "27ae3e4e09519cfbb04c329615203637",
         ),
     ),
-    # the publisher's own page no longer serves the files; these two mirrors hold them unchanged
+    # the publisher's page no longer serves the files; these two mirrors have them unchanged
     _idx_downloads(
         "mnist",
         ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
@@ -273,4 +273,4 @@ ARCHIVES = {
     "cifar10": ("cifar-10-binary.tar.gz", "cifar-10-python.tar.gz"),
     "cifar100": ("cifar-100-binary.tar.gz", "cifar-100-python.tar.gz"),
 }
-"""Archives that are unpacked when they lie in the data folder."""
+"""Archives that are unpacked if they are in the data folder."""

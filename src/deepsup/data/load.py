@@ -1,4 +1,4 @@
-"""A name or a path in, a data set out: the one function that most users need."""
+"""``load_data``: load a data set by its name or path."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load_data(
 
     Args:
         source: mnist-mini (shipped with deepsup), mnist, fashion-mnist, cifar10, cifar100, svhn; a folder with one
-            sub-folder per class; an .npz with images and labels. A name wins over a folder of that name: ``./mnist``.
+            sub-folder per class; an .npz with images and labels. A name comes before a folder: use ``./mnist``.
         image_size: for a folder, the height and width that all images are resized to.
         extra: for svhn, load the 531,131 images of its ``extra`` part too.
         download: fetch a named set that is not in the data folder.
@@ -59,7 +59,7 @@ def _load_own(source: str | os.PathLike[str], image_size: int | None) -> Dataset
 
 
 def read_own(source: str | os.PathLike[str], image_size: int | None, channels: int | None = None) -> OwnImages:
-    """Return the images of a folder or an .npz, by the parts they come in."""
+    """Return the images of a folder or an .npz, in their parts."""
     path = Path(source).expanduser()
     if not os.fspath(source):
         raise DataError(f"no name of a data set was given; {nearest('', KNOWN)}")
@@ -78,7 +78,7 @@ def read_own(source: str | os.PathLike[str], image_size: int | None, channels: i
 
 
 def load_known(known: Known, extra: bool = False, download: bool = True) -> tuple[Dataset, Found]:
-    """Return a named set, and where its files were found."""
+    """Return a named data set, and the paths of its files."""
     parts = [part for part in known.counts if extra or part != "extra"]
     found = obtain(known, parts, download)
     held: dict[str, Part] = {}

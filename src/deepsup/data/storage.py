@@ -1,4 +1,4 @@
-"""Names and bytes in, files under the data folder out: each appears whole or not at all, and none is written over."""
+"""Write files in the data folder atomically; existing files are never overwritten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepsup.errors import DataError, StorageError
 
 
 def data_folder() -> Path:
-    """Return the folder that data live in: ``$DEEPSUP_DATA``, or the platform's cache folder for deepsup."""
+    """Return the data folder: ``$DEEPSUP_DATA``, or the platform's cache folder for deepsup."""
     named = os.environ.get("DEEPSUP_DATA")
     if named:
         return Path(named).expanduser()
@@ -25,7 +25,7 @@ def data_folder() -> Path:
 
 @contextlib.contextmanager
 def staging(folder: Path) -> Iterator[Path]:
-    """Give a fresh folder beside the final place of files; it is gone afterwards, whatever happened."""
+    """Yield a temporary folder on the same disk as the files; it is always removed afterwards."""
     with disk_errors_named():
         folder.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
@@ -37,7 +37,7 @@ def staging(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def disk_errors_named() -> Iterator[None]:
-    """Turn what the disk refuses into one line that says what to do."""
+    """Turn disk errors into one line that says what to do."""
     try:
         yield
     except OSError as error:
@@ -45,7 +45,7 @@ def disk_errors_named() -> Iterator[None]:
 
 
 def storage_error(error: OSError) -> StorageError:
-    """Return what the disk refused (full, read-only, no folder) as a mistake that a user can mend."""
+    """Return a disk error (full, read-only, not a folder) as a user error."""
     return StorageError(
         f"cannot write to the data folder {data_folder()}: {error.strerror or error}; "
         "free some space or make it writable, or set DEEPSUP_DATA to another folder"
@@ -54,7 +54,7 @@ def storage_error(error: OSError) -> StorageError:
 
 @contextlib.contextmanager
 def read_errors_named() -> Iterator[None]:
-    """Turn a file that the system will not hand over into one line that names it."""
+    """Turn an error of reading a file into one line that names it."""
     try:
         yield
     except OSError as error:
@@ -62,12 +62,12 @@ def read_errors_named() -> Iterator[None]:
 
 
 def put(source: Path, target: Path) -> bool:
-    """Move a finished file to its place on the same disk, at once and for good; False if one is there already."""
+    """Move a finished file to its path on the same disk, atomically; return False if the path exists."""
     if target.exists():
         return False
     with disk_errors_named():
         target.parent.mkdir(parents=True, exist_ok=True)
-        source.chmod(0o644)  # temporary files are made for their owner alone
+        source.chmod(0o644)  # temporary files are readable only by their owner
         with source.open("r+b") as file:
             os.fsync(file.fileno())
         source.replace(target)
@@ -75,7 +75,7 @@ def put(source: Path, target: Path) -> bool:
 
 
 def write(target: Path, data: bytes) -> bool:
-    """Write a whole file beside its place and move it there; False if one is there already."""
+    """Write a temporary file and move it to its path; return False if the path exists."""
     if target.exists():
         return False
     with staging(target.parent) as stage:
@@ -85,7 +85,7 @@ def write(target: Path, data: bytes) -> bool:
 
 
 def md5_of_file(path: Path) -> str:
-    """Return the digest of a file without holding it in memory: SVHN's extra part has 1.3 GB."""
+    """Return the digest of a file without loading it at once: SVHN's extra part has 1.3 GB."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 

@@ -1,4 +1,4 @@
-"""An SVHN .mat file in (X [32,32,3,N], y [N,1] with 10 for the digit 0), a part whose label is the digit itself out."""
+"""Read SVHN .mat files: X [32,32,3,N] and y [N,1], where 10 stands for the digit 0; labels become digits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A trained net -> numbers: its scores, its errors, those of every companion, and what each layer knows."""
+"""Measure what each layer of a trained net knows: errors, linear probes, feature maps, gradient statistics."""
 
 from deepsup.insight.feature_maps import FeatureMaps, feature_maps, first_convolution
-from deepsup.insight.layer_errors import agreement, knowledge, layers_facts
+from deepsup.insight.layer_errors import agreement, layer_insight, layers_facts
 from deepsup.insight.measure import Measurement, error_percent, measure
 from deepsup.insight.probes import layer_outputs, probe_layer
 
@@ -12,7 +12,7 @@ __all__ = [
     "error_percent",
     "feature_maps",
     "first_convolution",
-    "knowledge",
+    "layer_insight",
     "layer_outputs",
     "layers_facts",
     "measure",

@@ -1,8 +1,8 @@
-"""The gradients of a net after a backward pass in, their mean, variance and norm a layer, averaged over steps, out.
+"""Gradient statistics: mean, variance and norm of the gradient per layer, averaged over steps.
 
-Of the gradient g of the objective with respect to the weights of a layer, P numbers, at one step: the mean is
-sum(g) / P, the variance sum((g - mean)^2) / P, the norm sqrt(sum(g^2)). An epoch's are the means of these over the
-steps recorded. Biases and the scales of normalisations are left out.
+At one step, g is the gradient of the objective with respect to the weights of a layer, P values: the mean is
+sum(g) / P, the variance sum((g - mean)^2) / P, the norm sqrt(sum(g^2)). The values of an epoch are the means over its
+recorded steps. Biases and the scales of normalization layers are not included.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class GradientStatistics:
-    """Sums over the steps of an epoch, kept on the device."""
+    """Sums over the steps of an epoch, on the device."""
 
     def __init__(self, model: nn.Module) -> None:
         self.weights = {
@@ -20,7 +20,7 @@ class GradientStatistics:
 
     @torch.no_grad()
     def note(self) -> None:
-        """Add the gradients as they stand; a layer that got none at this step is left out."""
+        """Add the current gradients; a layer without a gradient is skipped."""
         rows = [row_of(weight) for weight in self.weights.values()]
         if rows:
             added = torch.stack(rows)
@@ -30,17 +30,17 @@ class GradientStatistics:
     def means(self, sums: Tensor) -> dict[str, dict[str, float]]:
         """Return ``gradient_means``, ``_variances`` and ``_norms``: layer -> mean over steps.
 
-        sums: ``self.sums``, added up over all processes.
+        sums: ``self.sums``, summed over all processes.
         """
-        held = dict(zip(self.weights, sums.tolist(), strict=True))
+        rows = dict(zip(self.weights, sums.tolist(), strict=True))
         return {
-            f"gradient_{what}": {layer: row[place] / row[0] for layer, row in held.items() if row[0]}
+            f"gradient_{what}": {layer: row[place] / row[0] for layer, row in rows.items() if row[0]}
             for place, what in enumerate(("means", "variances", "norms"), 1)
         }
 
 
 def row_of(weight: nn.Parameter) -> Tensor:
-    """Return [4] for one step: 1, mean, variance and norm of the gradient; zeros where there is none."""
+    """Return [4] for one step: 1, mean, variance and norm of the gradient; zeros without a gradient."""
     gradient = weight.grad
     if gradient is None:
         return torch.zeros(4, dtype=torch.float64, device=weight.device)

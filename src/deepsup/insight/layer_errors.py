@@ -1,4 +1,4 @@
-"""The scores of every layer in, what each layer knows out: confusion, confidence, and where images are first right.
+"""Errors, confusion matrices and confidence of every layer, and the first layer that classifies an image correctly.
 
 N images, K classes, L layers.
 """
@@ -15,7 +15,7 @@ MISTAKES = 24
 
 
 def confusion(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return [K,K]: how many images of each class (rows) get each label (columns). Scores [N,K], labels [N]."""
+    """Return [K,K]: counts of images by class (rows) and predicted label (columns). Scores [N,K], labels [N]."""
     classes = scores.shape[1]
     return torch.bincount(labels * classes + scores.argmax(1), minlength=classes**2).reshape(classes, classes)
 
@@ -26,7 +26,7 @@ def confidence(scores: Tensor) -> Tensor:
 
 
 def layer_facts(scores: Tensor, labels: Tensor) -> dict[str, Any]:
-    """Return one layer's error (percent), confusion matrix, and mean confidence where it is right and wrong."""
+    """Return the error (percent), the confusion matrix and the mean confidences of one layer."""
     sure, right = confidence(scores), scores.argmax(1) == labels
     return {
         "error": error_percent(scores, labels),
@@ -44,29 +44,29 @@ def layers_facts(measured: Measurement) -> dict[str, dict[str, Any]]:
 
 
 def mean_or_none(values: Tensor) -> float | None:
-    """Return the mean, or nothing of nothing."""
+    """Return the mean, or None without values."""
     return float(values.mean()) if len(values) else None
 
 
 def right_for_good(layers: Sequence[Tensor], labels: Tensor) -> Tensor:
-    """Return [N]: the first layer from which on all layers are right, L where the last one is wrong.
+    """Return [N]: the first layer from which all layers are right; L if the last one is wrong.
 
     layers: L predictions [N], from the first layer to the output.
     """
     right = torch.stack([predicted == labels for predicted in layers])  # [L,N]
-    from_here_on = right.flip(0).long().cumprod(0).sum(0)  # [N], how many layers at the end are right without a break
+    from_here_on = right.flip(0).long().cumprod(0).sum(0)  # [N], number of consecutive right layers at the end
     return len(layers) - from_here_on
 
 
 def agreement(scores: Mapping[str, Tensor], labels: Tensor) -> dict[str, int]:
-    """Return layer -> how many images are right from it on, for good; ``never`` those that the output has wrong."""
+    """Return layer -> number of images that are right from it on; ``never`` counts those with a wrong output."""
     first = right_for_good([each.argmax(1) for each in scores.values()], labels)
     counts = torch.bincount(first, minlength=len(scores) + 1).tolist()
     return dict(zip([*scores, "never"], counts, strict=True))
 
 
 def surest_mistakes(measured: Measurement, classes: Sequence[str], most: int = MISTAKES) -> list[dict[str, Any]]:
-    """Return the images that the output has wrong and is surest of, with what every layer says of them."""
+    """Return the misclassified images with the highest confidence, with the prediction of every layer."""
     sure, said = confidence(measured.scores), measured.scores.argmax(1)
     wrong = torch.nonzero(said != measured.labels).flatten()
     wrong = wrong[sure[wrong].argsort(descending=True, stable=True)][:most]
@@ -82,8 +82,8 @@ def surest_mistakes(measured: Measurement, classes: Sequence[str], most: int = M
     ]
 
 
-def knowledge(measured: Measurement, classes: Sequence[str]) -> dict[str, Any]:
-    """Return what every companion and the output know of N images, as plain types."""
+def layer_insight(measured: Measurement, classes: Sequence[str]) -> dict[str, Any]:
+    """Return what every companion and the output know about N images, as plain types."""
     layers = {**measured.companions, "output": measured.scores}
     counts = torch.bincount(measured.labels, minlength=len(classes)).tolist()
     return {

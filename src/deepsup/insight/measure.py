@@ -1,4 +1,4 @@
-"""A net and images -> the scores of its output and of every companion, and their errors.
+"""The scores and errors of a net's output and of its companions on images.
 
 N images, K classes.
 """
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """What a net says of N images. Errors are in percent."""
+    """The scores of a net on N images. Errors are in percent."""
 
     scores: Tensor
     """[N,K], on the CPU."""
@@ -23,17 +23,17 @@ class Measurement:
 
     @property
     def error(self) -> float:
-        """The output's."""
+        """The error of the output."""
         return error_percent(self.scores, self.labels)
 
     @property
     def companion_errors(self) -> dict[str, float]:
-        """Each companion's."""
+        """The error of each companion."""
         return {tap: error_percent(scores, self.labels) for tap, scores in self.companions.items()}
 
 
 def error_percent(scores: Tensor, labels: Tensor) -> float:
-    """Return how many of 100 images get another label than their own."""
+    """Return the percentage of images with a wrong label."""
     return 100 * int((scores.argmax(1) != labels).sum()) / len(labels)
 
 
@@ -44,9 +44,9 @@ def measure(
     normalize: Callable[[Tensor], Tensor] | None = None,
     batch_size: int = 500,
 ) -> Measurement:
-    """Return what a supervised net says of images [N,C,H,W], in evaluation mode; its mode is afterwards as before.
+    """Return the scores of a supervised net on images [N,C,H,W], in evaluation mode; restore its mode afterwards.
 
-    ``normalize`` is applied to every batch; ``None`` for images that are normalised already.
+    ``normalize`` is applied to every batch; ``None`` for images that are already normalized.
     """
     device = next(net.parameters()).device
     training = net.training

@@ -1,6 +1,6 @@
-"""A frozen net and the names of some layers in, linear classifiers fitted on what these put out, and their scores, out.
+"""Linear probes: fit linear classifiers to the outputs of layers of a frozen net.
 
-A net trained without companions can thus be compared with one that has them, layer by layer.
+They compare a net trained without companions with one that has them, layer by layer.
 N images, D features, K classes.
 """
 
@@ -19,7 +19,7 @@ from deepsup.insight.measure import error_percent
 DECAY = 1e-3
 """The probe's objective is the mean cross-entropy + DECAY / 2 * |W|^2, on features of unit mean square."""
 VALUES = 50_000_000
-"""At most so many features are held at a time: of wide layers, fewer images are fitted on."""
+"""Maximum number of feature values in memory; wide layers are fitted on fewer images."""
 IMAGES = 5000
 STEPS = 60
 
@@ -34,11 +34,11 @@ class Probe:
     bias: Tensor
     """[K]"""
     scale: float
-    """What features are multiplied by first."""
+    """The factor on the features."""
     train_error: float
-    """Percent, of the images it was fitted on."""
+    """Percent, on the images of the fit."""
     images: int
-    """How many those were."""
+    """The number of images of the fit."""
 
     def __call__(self, features: Tensor) -> Tensor:
         """Return the scores [N,K] of features [N,D]."""
@@ -48,11 +48,11 @@ class Probe:
 def layer_outputs(
     model: nn.Module, layers: Sequence[str], images: Tensor, normalize: Callable[[Tensor], Tensor] | None = None
 ) -> dict[str, Tensor]:
-    """Return layer -> what it puts out for images [N,C,H,W], in evaluation mode; the model is afterwards as before."""
+    """Return layer -> its output for images [N,C,H,W], in evaluation mode; restore the model afterwards."""
     caught: dict[str, Tensor] = {}
 
     def catch(name: str) -> Callable[[nn.Module, object, Tensor], None]:
-        # cloned: a layer behind may change it in place
+        # cloned: a later layer may change it in place
         return lambda _layer, _args, output: caught.__setitem__(name, output.detach().float().cpu().clone())
 
     handles = [model.get_submodule(name).register_forward_hook(catch(name)) for name in layers]
@@ -71,7 +71,7 @@ def layer_outputs(
 def features_of(
     model: nn.Module, layer: str, images: Tensor, normalize: Callable[[Tensor], Tensor] | None, batch_size: int = 250
 ) -> Tensor:
-    """Return [N,D]: what one layer puts out, flattened."""
+    """Return [N,D]: the flattened output of one layer."""
     parts = [
         layer_outputs(model, [layer], images[start : start + batch_size], normalize)[layer].flatten(1)
         for start in range(0, len(images), batch_size)
@@ -80,7 +80,7 @@ def features_of(
 
 
 def sample(part: tuple[Tensor, Tensor], most: int) -> tuple[Tensor, Tensor]:
-    """Return at most so many images in the classes' own proportions, always the same: a folder is sorted by class."""
+    """Return at most ``most`` images, stratified by class, always the same ones; a folder is sorted by class."""
     if len(part[1]) <= most:
         return part
     places = torch.from_numpy(stratified(part[1].numpy(), most))
@@ -88,7 +88,7 @@ def sample(part: tuple[Tensor, Tensor], most: int) -> tuple[Tensor, Tensor]:
 
 
 def fit_probe(layer: str, features: Tensor, labels: Tensor, classes: int) -> Probe:
-    """Fit a linear classifier on features [N,D] by L-BFGS: deterministic, and no test image is read."""
+    """Fit a linear classifier on features [N,D] by L-BFGS. It is deterministic and reads no test image."""
     scale = 1 / max(float(features.square().mean().sqrt()), 1e-12)
     scaled = features * scale
     weight = torch.zeros(classes, features.shape[1], requires_grad=True)
@@ -116,7 +116,7 @@ def probe_layer(
     classes: int,
     normalize: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[dict[str, object], Tensor]:
-    """Fit a probe at one layer; return what it knows of the test images, and its scores [N,K] of them.
+    """Fit a probe at one layer; return its errors and its scores [N,K] on the test images.
 
     train, test: images [N,C,H,W] and labels [N].
     """

@@ -1,6 +1,6 @@
-"""The trunks of the paper's tables, every rival included: a name in, a plain ``nn.Module`` out.
+"""The networks of the paper's tables, including the methods it compares with, as plain ``nn.Module``.
 
-They know nothing of supervision; which layers conventionally get a companion they carry as data, in ``taps``.
+They do not depend on supervision. ``taps`` names the layers that conventionally get a companion.
 """
 
 from deepsup.networks.fast import fit_whitening

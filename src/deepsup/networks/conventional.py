@@ -1,4 +1,4 @@
-"""Sizes and options -> the rows of the two conventional nets: convolutions, poolings, fully connected layers.
+"""The two conventional nets: convolutions, poolings, fully connected layers.
 
 B batch, C channels, H W map, K classes.
 """
@@ -19,9 +19,9 @@ CNN_OPTIONS: dict[str, object] = {"drop": 0.5, "init": "torch"}
 def cnn(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build a conventional CNN for MNIST: 431,080 parameters for 10 classes.
 
-    Not published: the paper says "conventional CNN" and gives no sizes, and those of its table's CNN (Jarrett et al.
-    2009, 0.53 %) were not found either. Chosen: LeNet as Caffe's MNIST example has it (5x5 20, 5x5 50, FC 500), with
-    a ReLU behind every hidden layer and the paper's two dropouts of 0.5. Maps of a 28x28 image: 20 at 24x24; 12x12;
+    Not published: the paper says "conventional CNN" and gives no sizes, and we did not find those of its table's CNN
+    (Jarrett et al. 2009, 0.53 %). Chosen: LeNet as in Caffe's MNIST example (5x5 20, 5x5 50, FC 500), with a ReLU
+    after every hidden layer and the paper's two dropouts of 0.5. Maps of a 28x28 image: 20 at 24x24; 12x12;
     50 at 8x8; 4x4; 500; K.
     """
     drop = probability("drop", options["drop"])
@@ -40,11 +40,11 @@ def cnn(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
 
 
 def tree_cifar100(table: Rows, num_classes: int) -> tuple[str, ...]:
-    """Build the net under the tree-based prior on CIFAR-100: 13,925,988 parameters for 100 classes.
+    """Build the net of the tree-based prior on CIFAR-100: 13,925,988 parameters for 100 classes.
 
     Source: Srivastava & Salakhutdinov 2013 [from memory of the paper, not checked against its text]. The sizes (5x5
     convolutions of 96, 128, 256, max pooling 3/2, two FC of 2048, keep rates .9 .75 .75 .5 .5 .5, norms capped at 4)
-    are read in Srivastava's dropout net for SVHN; that this paper uses it is from memory. Padding 2 is chosen. Maps
+    are those of Srivastava's dropout net for SVHN; that this paper uses it is from memory. Padding 2 is chosen. Maps
     of a 32x32 image: 96 at 32x32; 16x16; 128 at 16x16; 8x8; 256 at 8x8; 4x4; 2048; 2048; K.
 
     The prior itself is ``TreePrior``, a penalty on the weights of ``scores``.

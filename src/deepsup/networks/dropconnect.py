@@ -1,4 +1,4 @@
-"""Sizes and options -> the rows of the DropConnect networks of Wan et al. (ICML 2013).
+"""The DropConnect networks of Wan et al. (ICML 2013).
 
 B batch, C channels, H W map, K classes.
 """
@@ -12,19 +12,19 @@ from deepsup.networks.layers import DropConnectLinear, LocallyConnected2d, cross
 from deepsup.networks.rows import Published, Rows
 
 OPTIONS: dict[str, object] = {"keep": 0.5, "inference": "mean", "samples": 1000}
-"""Of the DropConnect layer: ``keep``, the probability that a weight stays; ``inference``, ``"mean"`` or
-``"gaussian"``, which the paper reports and which draws ``samples`` times."""
+"""Options of the DropConnect layer. ``keep``: the probability of keeping a weight. ``inference``: ``"mean"``, or
+``"gaussian"`` as in the paper, with ``samples`` samples."""
 
 
 def dropconnect_cifar(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build the large CIFAR-10 net: 2,250,314 parameters for 10 classes and the paper's 24x24 crops.
 
     Source: ``wan13.pdf`` with the extractor of cuda-convnet's ``layers-conv-local-11pct.cfg``, published: 5x5 64, max
-    3/2, norm; 5x5 64, norm, max 3/2; unshared 3x3 64 and 3x3 32; DropConnect 128; softmax. Starts as the paper says:
-    N(0, .01) for convolutions, N(0, .1) for fully connected; zero biases are chosen, and so is .01 for the unshared
-    layers. Maps of a 24x24 image: 64 at 24x24; 12x12; 12x12; 6x6; 64 at 6x6; 32 at 6x6; 128; K.
+    3/2, norm; 5x5 64, norm, max 3/2; unshared 3x3 64 and 3x3 32; DropConnect 128; softmax. Initialized as in the paper:
+    N(0, .01) for convolutions, N(0, .1) for fully connected; zero biases and .01 for the unshared layers are our
+    choice. Maps of a 24x24 image: 64 at 24x24; 12x12; 12x12; 6x6; 64 at 6x6; 32 at 6x6; 128; K.
 
-    The paper's 9.32 % is the vote of 12 such nets; one has 11.10 %.
+    The paper's 9.32 % is an ensemble of 12 such nets; one net has 11.10 %.
     """
     return _dropconnect(table, 128, num_classes, **options)
 
@@ -32,8 +32,8 @@ def dropconnect_cifar(table: Rows, num_classes: int, **options: Any) -> tuple[st
 def dropconnect_svhn(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build the SVHN net: 3,629,994 parameters for 10 classes and the paper's 28x28 crops.
 
-    As the CIFAR-10 net, but the DropConnect layer has 512 outputs, published. The paper's 1.94 % is the vote of 5
-    such nets; one has 2.23 %.
+    As the CIFAR-10 net, but the DropConnect layer has 512 outputs, published. The paper's 1.94 % is an ensemble of 5
+    such nets; one net has 2.23 %.
     """
     return _dropconnect(table, 512, num_classes, **options)
 
@@ -49,7 +49,7 @@ def _dropconnect(table: Rows, width: int, num_classes: int, **options: Any) -> t
 
 
 def _extractor(table: Rows) -> None:
-    """The convolutions; the norm comes behind the first pooling but before the second, as in the cfg."""
+    """Add the convolutions; the norm comes after the first pooling but before the second, as in the cfg."""
     table.conv("conv1", 64, 5, padding=2, published=Published(bias_rate=2.0, decay=0.0))
     table.relu("relu1")
     table.max_pool("pool1", 3, 2)

@@ -1,4 +1,4 @@
-"""Sizes and options -> the rows of a modern trunk that trains quickly on a CPU.
+"""A modern trunk that trains quickly on a CPU.
 
 B batch, C channels, H W map, K classes.
 """
@@ -24,21 +24,21 @@ from deepsup.networks.numbers import count, flag, number, probability
 from deepsup.networks.rows import Rows
 
 OPTIONS: dict[str, object] = {"widths": (32, 128, 128), "scale": 1 / 9, "drop": 0.0, "mirror": False}
-"""``widths``: the channels of each group; there are as many groups. ``scale``: the factor on the scores.
-``drop``: the probability of the dropout behind each group. ``mirror``: whether channels come in mirrored pairs."""
+"""``widths``: the channels of each group, one group per width. ``scale``: the factor on the scores.
+``drop``: the probability of the dropout after each group. ``mirror``: whether channels come in mirrored pairs."""
 
 
 def fast(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build a whitening layer and groups of 3x3 convolutions: 497,216 parameters for 10 classes and colour images.
 
-    Not of the paper. The parts are Page's (2018), hlb-CIFAR10's and cifar10-airbench's: whitened 2x2 patches, in each
-    group convolution - max pooling 2/2 - BatchNorm - GELU - convolution - BatchNorm - GELU, convolutions that start
-    as the identity on the channels they have, a global maximum, a linear layer without bias, small scores. The widths
+    Not from the paper. The parts are from Page (2018), hlb-CIFAR10 and cifar10-airbench: whitened 2x2 patches, in each
+    group convolution - max pooling 2/2 - BatchNorm - GELU - convolution - BatchNorm - GELU, convolutions initialized
+    as the identity on their input channels, a global maximum, a linear layer without bias, small scores. The widths
     are chosen for two CPU cores. Maps of a 32x32 image: 24 at 31x31; 32 at 15x15; 128 at 7x7; 128 at 3x3; K.
 
-    With ``mirror`` an image and its mirror image have the same scores: half of the filters are the mirrors of the other
-    half (``layers/mirror.py``). The arithmetic stays, the parameters are half as many, mirroring images in training is
-    pointless. For things that have a left and a right alike; not for digits.
+    With ``mirror`` an image and its mirror image have the same scores: half of the filters are mirror images of the
+    other half (``layers/mirror.py``). The arithmetic is the same with half the parameters, and flip augmentation has no
+    effect. Use it for objects whose left and right look alike, not for digits.
 
     ``fit_whitening(network, images)`` sets the first layer from training images.
     """
@@ -71,7 +71,7 @@ def _widths(given: object, pairs: bool) -> tuple[int, ...]:
 
 
 def _group(in_channels: int, width: int, drop: float, order: Sequence[int] | None) -> nn.Sequential:
-    """[B, C, H, W] -> [B, width, H // 2, W // 2]; ``order``: which channel each becomes in a mirror, if that counts."""
+    """[B, C, H, W] -> [B, width, H // 2, W // 2]; ``order``: the channel that each becomes when flipped, or None."""
     pooled: PooledConv2d | MirrorPooledConv2d
     conv: nn.Conv2d | MirrorConv2d
     if order is None:
@@ -79,14 +79,14 @@ def _group(in_channels: int, width: int, drop: float, order: Sequence[int] | Non
     else:
         pooled, conv = MirrorPooledConv2d(in_channels, width, order), MirrorConv2d(width, width, swapped(width))
     for weight, channels in ((pooled.weight, in_channels), (conv.weight, width)):
-        with torch.no_grad():  # hand on the channels that come in; what there is beyond those starts at random
+        with torch.no_grad():  # pass the input channels on; all further channels are random
             nn.init.dirac_(weight[: channels if order is None else channels // 2])
     layers = [pooled, _norm(width, order), nn.GELU(), conv, _norm(width, order), nn.GELU()]
     return nn.Sequential(*layers, *([nn.Dropout(drop)] if drop else []))
 
 
 def _norm(width: int, order: Sequence[int] | None) -> nn.Module:
-    """Unit variance, learned shifts: the next layer has the scale. It remembers only the last few batches."""
+    """Normalize to unit variance with learned shifts; running statistics cover only the last few batches."""
     norm = nn.BatchNorm2d(width if order is None else width // 2, momentum=0.4)  # airbench's 0.6, in torch's terms
     norm.register_parameter("weight", None)
     return norm if order is None else MirrorNorm2d(norm)
@@ -95,8 +95,8 @@ def _norm(width: int, order: Sequence[int] | None) -> nn.Module:
 class PooledConv2d(nn.Conv2d):
     """A 3x3 convolution, padded by 1, and max pooling 2/2: [B, C, H, W] -> [B, width, H // 2, W // 2].
 
-    Of a map with an odd side the pooling leaves the last row and column out; here they are not computed either, which
-    is a quarter of the convolution at 7x7.
+    The pooling drops the last row and column of a map with an odd side. They are not computed here, which saves a
+    quarter of the convolution at 7x7.
     """
 
     def __init__(self, in_channels: int, width: int) -> None:

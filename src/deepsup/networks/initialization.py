@@ -1,4 +1,4 @@
-"""Layers and the name of an initialisation -> the same layers, their weights drawn anew."""
+"""Initialize the weights of layers by the name of a method."""
 
 from collections.abc import Iterable
 
@@ -12,8 +12,8 @@ STARTS = ("torch", "caffe", "he")
 def draw_weights(layers: Iterable[nn.Module], init: object) -> None:
     """Draw the weights of convolutions and linear layers.
 
-    ``"torch"`` keeps torch's own. ``"he"`` draws Kaiming normal for ReLU and sets biases to 0 (He et al. 2015): the
-    size of the signal stays the same from layer to layer, so that a deep net without norm layers learns. ``"caffe"``
+    ``"torch"`` keeps torch's initialization. ``"he"`` draws Kaiming normal for ReLU and sets biases to 0 (He et al.
+    2015): the signal keeps its size from layer to layer, so that a deep net without norm layers learns. ``"caffe"``
     is the filler of NIN's and DSN's code: N(0, 0.05), biases 0.
     """
     if choice("init", init, STARTS) == "torch":

@@ -1,4 +1,4 @@
-"""Sizes -> the rows of the maxout networks of Goodfellow et al. (ICML 2013), as pylearn2's files have them.
+"""The maxout networks of Goodfellow et al. (ICML 2013), as in the files of pylearn2.
 
 B batch, C channels, H W map, K classes.
 """
@@ -12,7 +12,7 @@ from deepsup.networks.rows import Published, Rows
 _MNIST = ((8, 0, 48, 2, 4, 0.9), (8, 3, 48, 2, 4, 1.9365), (5, 3, 24, 4, 2, 1.9365))
 _CIFAR = ((8, 4, 96, 2, 4, 0.9), (8, 3, 192, 2, 4, 1.9365), (5, 3, 192, 2, 2, 1.9365))
 _SVHN = ((5, 4, 64, 2, 3, 0.9), (5, 3, 128, 2, 3, 1.9365), (5, 3, 128, 2, 3, 1.9365))
-_SMALL_RATE = 0.05  # of the convolutions on CIFAR and SVHN, against the rest of the net
+_SMALL_RATE = 0.05  # of the convolutions on CIFAR and SVHN, relative to the rest of the net
 
 
 def maxout_mnist(table: Rows, num_classes: int) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def maxout_svhn(table: Rows, num_classes: int) -> tuple[str, ...]:
 def _convolutions(
     table: Rows, rows: tuple[tuple[int, int, int, int, int, float], ...], rate: float, untied: bool
 ) -> None:
-    """Three maxout convolutions with max pooling; a fifth of the raw input is dropped and not made up for."""
+    """Add three maxout convolutions with max pooling; a fifth of the raw input is dropped without rescaling."""
     table.add("drop0", UnscaledDropout(0.2, eval_scale=1.0))
     for block, (kernel, padding, units, pieces, window, cap) in enumerate(rows, 1):
         size = table.convolved(kernel, padding)
@@ -70,7 +70,7 @@ def _hidden(table: Rows, units: int) -> None:
 
 
 def _scores(table: Rows, num_classes: int) -> None:
-    """The softmax layer. Its start is chosen as the others': U(-0.005, 0.005), biases 0."""
+    """Add the softmax layer, initialized like the others (our choice): U(-0.005, 0.005), biases 0."""
     scores = nn.Linear(table.features, num_classes)
     nn.init.uniform_(scores.weight, -0.005, 0.005)
     nn.init.zeros_(scores.bias)

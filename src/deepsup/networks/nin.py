@@ -1,4 +1,4 @@
-"""Sizes and options -> the rows of Network in Network, as its authors and the authors of DSN have it.
+"""Network in Network, as in the code of its authors and of the authors of DSN.
 
 B batch, C channels, H W map, K classes.
 """
@@ -14,10 +14,10 @@ from deepsup.networks.numbers import choice, number, probability
 from deepsup.networks.rows import Published, Rows
 
 OPTIONS: dict[str, object] = {"final_relu": False, "dropout": "inverted", "drop": 0.5, "init": "torch", "width": 1.0}
-"""``final_relu``: NIN has a ReLU behind its last 1x1 convolution, DSN has none. ``dropout``: ``"inverted"`` is torch's,
+"""``final_relu``: NIN has a ReLU after its last 1x1 convolution, DSN has none. ``dropout``: ``"inverted"`` is torch's,
 ``"caffe"`` that of DSN's code (mask in training, times 1 - drop in evaluation). ``drop``: its probability; both papers
-say 0.5. ``init``: ``"torch"`` leaves torch's, ``"caffe"`` draws weights from N(0, 0.05) and sets biases to 0, ``"he"``
-draws Kaiming normal and sets biases to 0. ``width``: the multiple of the published widths; 0.5 costs a quarter."""
+say 0.5. ``init``: ``"torch"`` is torch's, ``"caffe"`` draws weights from N(0, 0.05) and sets biases to 0, ``"he"``
+draws Kaiming normal and sets biases to 0. ``width``: multiplies the published widths; 0.5 costs a quarter."""
 
 # kernel of the first convolution of each block (padded to keep the size), then its three widths; the last width is K
 _CIFAR = ((5, 192, 160, 96), (5, 192, 192, 192), (3, 192, 192))
@@ -31,7 +31,7 @@ _LAST = Published(rate=0.1, bias_rate=0.2)
 def nin_cifar(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build NIN for CIFAR-10 and CIFAR-100: 966,986 parameters for 10 classes, 984,356 for 100.
 
-    Source: Lin et al. 2014 (``NIN/*`` of the authors' cuda-convnet) and the Caffe code of DSN: published, all of it.
+    Source: Lin et al. 2014 (``NIN/*`` of the authors' cuda-convnet) and the Caffe code of DSN: all published.
     Maps of a 32x32 image: conv1 192, 160, 96 at 32x32; 16x16; conv2 192, 192, 192 at 16x16; 8x8; conv3 (3x3) 192,
     192, K at 8x8; average over all. Pooling 3/2 in ceil mode.
     """
@@ -50,7 +50,7 @@ def nin_mnist(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
 def nin_svhn(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build NIN for SVHN: 1,986,026 parameters for 10 classes.
 
-    Source: the authors' cuda-convnet definition: published (its training schedule was not). Maps of a 32x32 image:
+    Source: the authors' cuda-convnet definition: published (but not its training schedule). Maps of a 32x32 image:
     128, 96, 64 at 32x32; 16x16; 320, 256, 128 at 16x16; 8x8; 384, 256, K at 8x8; average over all. All 5x5.
     """
     return _nin(table, _SVHN, num_classes, **options)

@@ -1,4 +1,4 @@
-"""A model with published norm caps -> the same model, its weights projected onto them."""
+"""Cap the norms of weights as the papers of the networks prescribe."""
 
 import torch
 from torch import nn
@@ -12,8 +12,8 @@ from deepsup.networks.rows import Network
 def cap_norms(model: nn.Module) -> None:
     """Scale down, in place, every filter or unit whose weights exceed their layer's published L2 cap.
 
-    Call it after each optimizer step. The caps are those of ``Network.published``, of every ``Network`` inside
-    ``model``, so it may be wrapped; a network without caps is left alone.
+    Call it after each optimizer step. The caps are those in ``published`` of every ``Network`` inside ``model``,
+    so it may be wrapped; a network without caps does not change.
     """
     for network in model.modules():
         if isinstance(network, Network):

@@ -1,4 +1,4 @@
-"""A number a user gave -> the same number, or the NetworkError that says what was expected."""
+"""Check the numbers and options that a user gives; raise a NetworkError that says what was expected."""
 
 import math
 import operator
@@ -20,7 +20,7 @@ def count(what: str, given: object, least: int = 1) -> int:
 
 def number(what: str, given: object, least: float = -math.inf, most: float = math.inf) -> float:
     """Return ``given`` as a float, if it is a finite number between ``least`` and ``most``."""
-    # Real: numpy's numbers count too
+    # Real includes the numbers of numpy
     value = float(given) if isinstance(given, Real) and not isinstance(given, bool) else math.nan
     if math.isfinite(value) and least <= value <= most:
         return value

@@ -1,4 +1,4 @@
-"""``package.module:factory`` in, the user's own network out, or one line that says why there is none."""
+"""Build a user's own network, given as ``package.module:factory``."""
 
 import functools
 import importlib
@@ -15,27 +15,27 @@ from deepsup.errors import ConfigError, DeepsupError
 
 def own_network(config: Config, classes: int) -> nn.Module:
     """Call ``package.module:factory`` with num_classes and the network's options."""
-    options = {"num_classes": classes, **config.network_options}
-    sys.path.insert(0, str(Path.cwd()))  # a user's own file beside the run
+    options = {"num_classes": classes, **config.network.options}
+    sys.path.insert(0, str(Path.cwd()))  # a module in the current folder
     try:
-        network = made(config.network, options)
+        network = made(config.network.name, options)
     except DeepsupError:
         raise
     except Exception as error:
         call = ", ".join(f"{key}={value!r}" for key, value in options.items())
         raise ConfigError(
-            f"network={config.network} gives no net ({type(error).__name__}: {error}); expected "
+            f"network={config.network.name} cannot be built ({type(error).__name__}: {error}); expected "
             f"package.module:factory, a callable that takes {call}"
         ) from error
     finally:
         sys.path.pop(0)
     if not isinstance(network, nn.Module):
-        raise ConfigError(f"network={config.network} gives a {type(network).__name__}; expected a torch.nn.Module")
+        raise ConfigError(f"network={config.network.name} gives a {type(network).__name__}; expected a torch.nn.Module")
     return network
 
 
 def made(name: str, options: dict[str, Any]) -> Any:
-    """Import the factory and call it; where torchvision lacks its operators, declare them and try once more."""
+    """Import the factory and call it; if torchvision lacks its operators, declare them and try once more."""
     try:
         return imported(name)(**options)
     except RuntimeError as error:
@@ -53,10 +53,10 @@ def imported(name: str) -> Any:
 
 @functools.cache
 def declare_torchvision_operators() -> Any:
-    """Declare the two operators that torchvision's compiled half defines, where it cannot be loaded.
+    """Declare the two operators of torchvision's compiled extension, if that cannot be loaded.
 
-    torchvision 0.28 beside a CPU build of torch is such a case: without them ``import torchvision`` fails, and timm
-    with it. They find boxes and no classifier calls them. The library returned has to stay alive: the cache keeps it.
+    This is so for torchvision 0.28 with a CPU build of torch: without the operators ``import torchvision`` fails, and
+    timm with it. No classifier calls them. The returned library must stay alive: the cache keeps it.
     """
     make: Any = torch.library.Library  # torch leaves it untyped
     library = make("torchvision", "DEF")

@@ -1,4 +1,4 @@
-"""Depth, widths and options -> the rows of a plain deep net: 3x3 convolutions, nothing that helps the gradient.
+"""A plain deep net: 3x3 convolutions, nothing that helps the gradient.
 
 B batch, C channels, H W map, K classes.
 """
@@ -14,17 +14,17 @@ from deepsup.networks.numbers import choice, count
 from deepsup.networks.rows import Rows
 
 OPTIONS: dict[str, object] = {"depth": 12, "widths": (16, 32, 48), "norm": "none", "init": "he"}
-"""``depth``: how many convolutions, in equal groups. ``widths``: the channels of each group; a max pooling 2/2 lies
-between groups. ``norm``: ``"batch"`` puts a BatchNorm behind every convolution. ``init``: ``"he"``, ``"torch"`` or
+"""``depth``: the number of convolutions, in equal groups. ``widths``: the channels of each group, with max pooling 2/2
+between groups. ``norm``: ``"batch"`` adds a BatchNorm after every convolution. ``init``: ``"he"``, ``"torch"`` or
 ``"caffe"``."""
 
 
 def plain(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build a plain deep net: 116,218 parameters for 10 classes and grey images.
 
-    Not of the paper: a net whose depth can be chosen, to study when deep supervision helps. Maps of a 28x28 image: 16
+    Not from the paper: a net of any depth, to study when deep supervision helps. Maps of a 28x28 image: 16
     at 28x28; 32 at 14x14; 48 at 7x7; average over all; K. The taps end the first, second and third quarter of the
-    convolutions, behind their ReLU.
+    convolutions, after their ReLU.
     """
     depth = count("depth", options["depth"])
     widths = _widths(options["widths"], depth)

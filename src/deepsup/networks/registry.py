@@ -1,4 +1,4 @@
-"""A name, and sizes -> the network of that name, or what there is to say about it."""
+"""Create, list and describe networks by name."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from deepsup.networks.specs import SPECS, Spec
 
 @dataclass(frozen=True)
 class NetworkDescription:
-    """What a listing says of a network; ``dataclasses.asdict`` of it is JSON."""
+    """The description of a network; ``dataclasses.asdict`` of it is JSON."""
 
     name: str
     source: str
     parameters: int
     multiply_adds: int
-    """Of one image through convolutions and linear maps in evaluation."""
+    """Of the convolutions and linear layers, for one image in evaluation mode."""
     taps: tuple[str, ...]
     num_classes: int
     in_channels: int
@@ -29,11 +29,11 @@ class NetworkDescription:
     minimum_image_size: int
     options: dict[str, object]
     note: str
-    """What a reader of a table should know: sizes that were chosen, figures that are votes."""
+    """A remark for readers of a table: which sizes are our choice, which published errors are those of ensembles."""
 
 
 def list_networks() -> list[str]:
-    """Return the names that ``create_network`` knows, sorted."""
+    """Return the names of all networks, sorted."""
     return sorted(SPECS)
 
 
@@ -44,13 +44,13 @@ def create_network(
     image_size: int | None = None,
     **options: Any,
 ) -> Network:
-    """Build the network called ``name`` for square images; what is not given is as in the network's own paper.
+    """Build the network called ``name`` for square images; the defaults are those of the network's paper.
 
     >>> network = create_network("nin-cifar10", num_classes=100)
     >>> network.taps
     ('conv1', 'conv2', 'conv3')
 
-    ``options`` are the network's own: ``describe(name).options`` lists them with their defaults.
+    ``describe(name).options`` lists the options of a network with their defaults.
     """
     spec = _spec(name)
     options = {**spec.options, **_known(spec, options)}
@@ -99,7 +99,7 @@ def _spec(name: str) -> Spec:
 
 
 def _known(spec: Spec, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options if the network has them all."""
+    """Return the options; raise an error if the network lacks one."""
     known = [*spec.options, "num_classes", "in_channels", "image_size"]
     for option in options:
         if option not in known:
@@ -108,7 +108,7 @@ def _known(spec: Spec, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _minimum(spec: Spec, options: dict[str, Any]) -> int:
-    """The smallest image the rows can be built for. Tried, on no memory, rather than derived: one truth, the table."""
+    """Return the smallest image size, found by trying to build the rows without allocating memory."""
     enough = 1
     while not _fits(spec, options, enough):
         enough *= 2

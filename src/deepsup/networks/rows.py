@@ -1,4 +1,4 @@
-"""Rows of layers, added one by one -> a Network: images [B,C,H,W] in, scores [B,K] out.
+"""``Rows`` collects the layers of a ``Network``, which maps images [B,C,H,W] to scores [B,K].
 
 B batch, C channels, H W map (square), D features, K classes.
 """
@@ -12,17 +12,17 @@ from deepsup.errors import NetworkError
 
 
 class MapVanishedError(Exception):
-    """A kernel or a pooling window met a map smaller than itself: the image is too small. Stays in this package."""
+    """A kernel or a pooling window is larger than its map: the image is too small. Only used in this package."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """What a layer's own paper or code says about training it; ``None`` is "it says nothing"."""
+    """What a layer's paper or code says about training it; ``None`` if it says nothing."""
 
     cap: float | None = None
     """The largest L2 norm of a filter or of a unit's weights; ``cap_norms`` projects onto it after a step."""
     rate: float = 1.0
-    """The learning rate of the weights as a multiple of the network's."""
+    """The learning rate of the weights, relative to the network's."""
     bias_rate: float = 1.0
     """The same for the biases."""
     decay: float | None = None
@@ -30,7 +30,7 @@ class Published:
 
 
 class Rows:
-    """The rows of a network; it follows the shape from row to row, so that a row states only what is new in it."""
+    """The layers of a network. It tracks the shape from row to row, so that a row states only what it changes."""
 
     def __init__(self, in_channels: int, image_size: int) -> None:
         self.in_channels = in_channels
@@ -44,11 +44,11 @@ class Rows:
 
     @property
     def features(self) -> int:
-        """How many numbers an example has here."""
+        """The number of values per sample at this row."""
         return self.channels * self.size**2
 
     def add(self, name: str, layer: nn.Module, published: Published | None = None) -> None:
-        """Add a layer that leaves the shape as it is; the methods below add those that change it."""
+        """Add a layer that keeps the shape; the methods below add layers that change it."""
         assert name not in self.layers, f"two rows called {name}"
         self.layers[name] = layer
         self.shapes[name] = (self.channels,) if self._flat else (self.channels, self.size, self.size)
@@ -63,14 +63,14 @@ class Rows:
         self.add(name, layer, published)
 
     def convolved(self, kernel: int, padding: int) -> int:
-        """The side of the map behind a convolution of stride 1; raises before a layer could be built wrongly."""
+        """Return the side of the map after a convolution of stride 1; raise an error if the map vanishes."""
         size = self.size + 2 * padding - kernel + 1
         if size < 1:
             raise MapVanishedError
         return size
 
     def pooled(self, window: int, stride: int) -> int:
-        """The side of the map behind a pooling in ceil mode: ceil((n - window) / stride) + 1."""
+        """Return the side of the map after a pooling in ceil mode: ceil((n - window) / stride) + 1."""
         return ceil((self.size - window) / stride) + 1
 
     def conv(self, name: str, channels: int, kernel: int, padding: int = 0, published: Published | None = None) -> None:
@@ -91,17 +91,17 @@ class Rows:
         self.pool(name, nn.MaxPool2d(window, stride, ceil_mode=True), window, stride)
 
     def average(self) -> None:
-        """Add a global average, so that each map becomes one number."""
+        """Add a global average pooling: each map becomes one number."""
         self.maps("average", nn.AdaptiveAvgPool2d(1), self.channels, 1)
         self.flatten()
 
     def flatten(self) -> None:
-        """From maps to one vector an example."""
+        """Flatten maps to one vector per sample."""
         self.channels, self.size, self._flat = self.features, 1, True
         self.add("flatten", nn.Flatten())
 
     def vector(self, name: str, layer: nn.Module, features: int, published: Published | None = None) -> None:
-        """Add a layer whose output has ``features`` numbers."""
+        """Add a layer with ``features`` output values."""
         self.channels = features
         self.add(name, layer, published)
 
@@ -111,7 +111,7 @@ class Rows:
 
 
 class Network(nn.Module):
-    """A table of named layers, run in order, and what is known about it as data.
+    """A sequence of named layers, with its taps, shapes and published settings as data.
 
     ``taps`` are the layers that conventionally get a companion; ``shapes`` the output shape of every layer without
     the batch; ``published`` what the layer's paper says about training it.
@@ -142,7 +142,7 @@ class Network(nn.Module):
         return x
 
     def _check(self, images: Tensor) -> None:
-        """Refuse images that the layers were not built for, in the user's words, not in those of a matrix product."""
+        """Raise an error for images that do not fit the network."""
         if not isinstance(images, Tensor) or not images.is_floating_point():
             kind = images.dtype if isinstance(images, Tensor) else type(images).__name__
             raise NetworkError(f"{self.name} got images of {kind}; expected a tensor of floats, such as images / 255")
@@ -169,5 +169,5 @@ class Network(nn.Module):
             )
 
     def extra_repr(self) -> str:
-        """The first line of ``print(network)``."""
+        """Return the first line of ``print(network)``."""
         return f"{self.name}: {self.in_channels}x{self.image_size}x{self.image_size} -> {self.num_classes} classes"

@@ -1,4 +1,4 @@
-"""The names of all networks -> who builds them, the sizes of their papers, and what a reader should know of them."""
+"""The registered networks: their builders, the sizes of their papers, and remarks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from deepsup.networks.stochastic_pooling import stochastic_pooling, stochastic_p
 
 @dataclass(frozen=True)
 class Spec:
-    """One network: who adds its rows to a table and names its taps, and what is given unless a user says otherwise."""
+    """One network: the function that adds its rows and returns its taps, and its defaults."""
 
     name: str
     build: Callable[..., tuple[str, ...]]
@@ -35,7 +35,7 @@ class Spec:
 _nin = partial(
     Spec,
     source="Lin et al. 2014",
-    note="sizes published; without NIN's final ReLU, as DSN has it",
+    note="sizes published; without NIN's final ReLU, as in DSN",
     options=NIN_OPTIONS,
     any_size=True,
 )
@@ -56,14 +56,14 @@ SPECS = {
             dropconnect_cifar,
             3,
             24,
-            note="sizes published; the table's 9.32 % is a vote of 12 nets, one has 11.10 %",
+            note="sizes published; the table's 9.32 % is an ensemble of 12 nets, one has 11.10 %",
         ),
         _dropconnect(
             "dropconnect-svhn",
             dropconnect_svhn,
             3,
             28,
-            note="sizes published; the table's 1.94 % is a vote of 5 nets, one has 2.23 %",
+            note="sizes published; the table's 1.94 % is an ensemble of 5 nets, one has 2.23 %",
         ),
         Spec(
             "fast",
@@ -71,7 +71,7 @@ SPECS = {
             3,
             32,
             "after Page 2018, cifar10-airbench",
-            note="not of the paper: a trunk for a CPU",
+            note="not from the paper: a trunk for CPUs",
             options=FAST_OPTIONS,
             any_size=True,
         ),
@@ -88,7 +88,7 @@ SPECS = {
             1,
             28,
             "for the study of depth",
-            note="not of the paper: its depth can be chosen",
+            note="not from the paper: a plain net of any depth",
             options=PLAIN_OPTIONS,
             any_size=True,
         ),
@@ -101,7 +101,7 @@ SPECS = {
             3,
             32,
             "Srivastava & Salakhutdinov 2013",
-            note="sizes from memory; the table's 36.85 % has a learned tree, TreePrior takes a given one",
+            note="sizes from memory; the table's 36.85 % uses a learned tree, TreePrior a given one",
             num_classes=100,
         ),
     )

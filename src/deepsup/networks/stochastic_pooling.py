@@ -1,4 +1,4 @@
-"""Sizes -> the rows of the stochastic pooling networks of Zeiler & Fergus (2013, arXiv 1301.3557).
+"""The stochastic pooling networks of Zeiler & Fergus (2013, arXiv 1301.3557).
 
 B batch, C channels, H W map, K classes.
 """

@@ -1,6 +1,6 @@
-"""Class weights [K,D] and a tree over the classes -> the penalty of Srivastava & Salakhutdinov's prior (NIPS 2013).
+"""The tree-based prior of Srivastava & Salakhutdinov (NIPS 2013): a penalty on class weights [K,D].
 
-K classes, D features, S super-classes; beta [K,D] are the class weights, theta [S,D] the super-classes' own.
+K classes, D features, S super-classes; beta [K,D] are the class weights, theta [S,D] those of the super-classes.
 """
 
 from collections import Counter
@@ -34,20 +34,20 @@ CIFAR100_TREE: dict[str, tuple[int, ...]] = {
     "vehicles_1": (8, 13, 48, 58, 90),
     "vehicles_2": (41, 69, 81, 85, 89),
 }
-"""CIFAR-100's 20 super-classes of five classes, as the data set's own coarse and fine labels have them."""
+"""The 20 super-classes of CIFAR-100 with five classes each, from its coarse and fine labels."""
 
 
 class TreePrior(nn.Module):
     """The penalty lambda2/2 sum_k |beta_k - theta_parent(k)|^2 + lambda1/2 |theta|^2, at its best theta.
 
-    Classes of one super-class are drawn to a common centre, so that those with few images borrow from the
+    Classes of one super-class are pulled to a common centre, so that classes with few images learn from the
     others. For given weights the best centre is known: theta_s = sum of its beta_k / (size of s + lambda1/lambda2). The
-    paper refreshes it every few steps; here it is taken anew at every call, which is the limit of that and needs no
-    state. (At the best theta the gradient through it vanishes.)
+    paper updates it every few steps; here it is computed at every call, which needs no state. (At the best theta the
+    gradient through it vanishes.)
 
     ``tree`` maps each super-class to its classes, counted from 0. ``prior(layer.weight)`` works on any [K, ...]: the
     output layer's or a companion's. lambda1 and lambda2 were chosen on validation data and never published: choose
-    them. All formulas are from memory of the paper, not checked against its text. Its learned trees are not built.
+    your own. All formulas are from memory of the paper, not checked against its text. Learned trees are not supported.
     """
 
     parent: Tensor
@@ -80,19 +80,19 @@ class TreePrior(nn.Module):
         if weight.dim() < 2 or len(weight) != self.num_classes:
             raise NetworkError(
                 f"TreePrior got weights of shape {tuple(weight.shape)}; "
-                f"expected [{self.num_classes}, ...], a row a class"
+                f"expected [{self.num_classes}, ...], one row per class"
             )
         return weight.flatten(1)
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(prior)``."""
+        """Return the settings for ``print(prior)``."""
         return (
             f"{len(self.size)} super-classes of {self.num_classes}, lambda1={self.lambda1:g}, lambda2={self.lambda2:g}"
         )
 
 
 def _parents(tree: Mapping[str, Sequence[int]], num_classes: int) -> list[int]:
-    """The tree as the super-class of each class, if every class has exactly one."""
+    """Return the super-class of each class; raise an error unless every class has exactly one."""
     if not isinstance(tree, Mapping):
         raise NetworkError(f"tree is {tree!r}; expected a mapping such as {{'fish': [0, 1], 'trees': [2, 3]}}")
     for name, classes in tree.items():
@@ -116,7 +116,7 @@ def _parents(tree: Mapping[str, Sequence[int]], num_classes: int) -> list[int]:
 
 
 def _listed(classes: list[int], most: int = 5) -> str:
-    """The classes for a message, the first few of them."""
+    """Return the first few classes as text for a message."""
     shown = ", ".join(str(leaf) for leaf in classes[:most])
     more = f" and {len(classes) - most} more" if len(classes) > most else ""
     return f"class{'es' if len(classes) > 1 else ''} {shown}{more}"

@@ -1,4 +1,4 @@
-"""Scores -> one scalar and its parts: losses, schedules of alpha, and the paper's objective."""
+"""The paper's objective with its losses and schedules of alpha."""
 
 from deepsup.objective.objective import Loss, Objective
 

@@ -1,7 +1,7 @@
-"""A net's output, labels and sample weights -> nothing, or an error that says which of them does not fit.
+"""Check the inputs of an objective: the net's output, the labels and the sample weights.
 
-Values are looked at on a CPU only: elsewhere a look would stop the device at every step, and inside a compiled step it
-would split the graph. Shapes and types are checked everywhere.
+Values are checked on the CPU only: elsewhere a check would synchronize the device at every step, and inside a compiled
+step it would split the graph. Shapes and types are checked everywhere.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from deepsup.supervision import DeepOutput
 
 
 def check_output(output: DeepOutput) -> None:
-    """Refuse what is no net's output, and scores that are not finite."""
+    """Raise an error for anything but the output of a net, and for scores that are not finite."""
     if not isinstance(output, DeepOutput):
         raise ObjectiveError(
             f"output is a {type(output).__name__}; expected what the supervised net returns, net(images)"
@@ -26,19 +26,19 @@ def check_output(output: DeepOutput) -> None:
 
 
 def check_scores(whose: str, scores: Tensor) -> None:
-    """Refuse scores that are NaN or infinite."""
+    """Raise an error for scores that are NaN or infinite."""
     if values_known(scores) and not scores.isfinite().all():
         row = int((~scores.isfinite()).any(1).nonzero()[0, 0])
         raise ObjectiveError(
-            f"the scores of {whose} are not finite (first at sample {row} of the batch); expected numbers; the "
-            f"training has diverged or the input has NaN: lower the learning rate, check the data"
+            f"the scores of {whose} are not finite (first at sample {row} of the batch); expected finite "
+            f"numbers; training has diverged or the input has NaN: lower the learning rate or check the data"
         )
 
 
 def check_labels(labels: Tensor, scores: Tensor, named: Sequence[str], ignore_index: int | None) -> None:
-    """Refuse labels that the losses cannot use; ``named`` are the losses with a name, which know what they expect.
+    """Raise an error for labels that the losses cannot use; ``named`` are the built-in losses.
 
-    A callable of the user's own gets any labels whose first dimension is the batch.
+    A custom callable gets any labels whose first dimension is the batch.
     """
     if not isinstance(labels, Tensor):
         raise ObjectiveError(
@@ -63,13 +63,13 @@ def check_labels(labels: Tensor, scores: Tensor, named: Sequence[str], ignore_in
 
 
 def are_class_numbers(labels: Tensor) -> bool:
-    """Whether labels are whole numbers, one per sample."""
+    """Whether labels are integers, one per sample."""
     whole = not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
     return whole and labels.ndim == 1
 
 
 def check_class_numbers(labels: Tensor, scores: Tensor, ignore_index: int | None) -> None:
-    """Refuse labels that are not B whole numbers within 0 and K-1; those to be ignored may be any."""
+    """Raise an error for labels that are not B integers in 0 to K-1; ignored labels may have any value."""
     if labels.ndim != 1:
         raise ObjectiveError(
             f"labels have shape {list(labels.shape)}, scores {list(scores.shape)}; expected one label per row: "
@@ -94,7 +94,7 @@ def check_class_numbers(labels: Tensor, scores: Tensor, ignore_index: int | None
 
 
 def check_soft_labels(labels: Tensor, scores: Tensor, named: Sequence[str]) -> None:
-    """Refuse class probabilities [B,K] for a loss that takes class numbers, or that are no probabilities."""
+    """Raise an error for class probabilities [B,K] that a loss cannot use, or that are not probabilities."""
     hinges = [name for name in named if name != "softmax"]
     if hinges:
         raise ObjectiveError(
@@ -115,7 +115,7 @@ def check_soft_labels(labels: Tensor, scores: Tensor, named: Sequence[str]) -> N
 
 
 def check_weights(weights: Tensor, scores: Tensor) -> None:
-    """Refuse sample weights that are not B numbers of at least 0, some of them above."""
+    """Raise an error for sample weights that are not B numbers of at least 0 with a positive sum."""
     if not isinstance(weights, Tensor) or weights.shape != scores.shape[:1]:
         shape = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
         raise ObjectiveError(f"weights are {shape}; expected one number per sample: [{len(scores)}]")
@@ -128,7 +128,10 @@ def check_weights(weights: Tensor, scores: Tensor) -> None:
 
 @torch.no_grad()
 def check_mean(loss: LossFunction, scores: Tensor, labels: Tensor, once: Tensor) -> bool:
-    """Refuse a loss that sums over the batch: the batch given twice doubles it. Whether that could be told."""
+    """Raise an error for a loss that sums over the batch; return whether the check was conclusive.
+
+    The batch repeated twice doubles a sum, but not a mean.
+    """
     cuda = [scores.device] if scores.device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda):
         twice = loss(torch.cat([scores, scores]), torch.cat([labels, labels]))
@@ -141,5 +144,5 @@ def check_mean(loss: LossFunction, scores: Tensor, labels: Tensor, once: Tensor)
 
 
 def values_known(tensor: Tensor) -> bool:
-    """Whether looking at the values costs nothing: on a CPU, outside a compiled step."""
+    """Whether values can be read at no cost: on the CPU, outside a compiled step."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()

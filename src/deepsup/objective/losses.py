@@ -1,11 +1,11 @@
-"""Scores [B,K] and labels [B] -> one loss per sample [B].
+"""The losses: scores [B,K] and labels [B] -> one loss per sample [B].
 
-Two families of hinge, told apart by name, each plain and squared:
+There are two families of hinge losses, each plain and squared:
 
-    multiclass (the paper's):              sum over k != y of [1 - (s_y - s_k)]_+        zero scores lose K - 1
+    multiclass (the paper's):               sum over k != y of [1 - (s_y - s_k)]_+        zero scores lose K - 1
     one-vs-rest (Tang's, the Caffe code's): sum over all k of [1 - t_k s_k]_+, t_k = +-1  zero scores lose K
 
-B batch, K classes, s scores, y the label. At a margin met exactly the subgradient is 0.
+B batch, K classes, s scores, y the label. At the margin itself the subgradient is 0.
 """
 
 from collections.abc import Callable
@@ -44,14 +44,14 @@ def softmax(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def multiclass_slack(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return how far each wrong class is inside the margin: [1 - (s_y - s_k)]_+, and 0 at k = y; [B,K]."""
+    """Return by how much each wrong class violates the margin: [1 - (s_y - s_k)]_+, and 0 at k = y; [B,K]."""
     index = labels[:, None]
     slack = (1 - (scores.gather(1, index) - scores)).relu()
     return slack.scatter(1, index, 0)
 
 
 def one_vs_rest_slack(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return how far each class is on the wrong side of its own margin: [1 - t_k s_k]_+; [B,K]."""
+    """Return by how much each class violates its own margin: [1 - t_k s_k]_+; [B,K]."""
     index = labels[:, None]
     signed = scores.scatter(1, index, -scores.gather(1, index))  # -t_k s_k
     return (1 + signed).relu()

@@ -1,4 +1,4 @@
-"""A supervised net's output and the labels -> the paper's objective F, one scalar, and its parts.
+"""The paper's objective F of a supervised net's output and the labels, with its parts.
 
     F = P + Q
     P = |w_out|^2 + C L(scores, y)
@@ -23,7 +23,7 @@ from deepsup.objective.schedules import Number, Schedule, factor_at, find_schedu
 from deepsup.objective.untrained import UntrainedCompanions
 from deepsup.supervision import DeeplySupervised, DeepOutput
 
-# Where the paper and its authors' code differ (docs/supervision.md has the whole table).
+# The paper and its authors' code differ (docs/supervision.md has the full table).
 PAPER: dict[str, Any] = {"loss": "squared_hinge", "alpha": 1.0, "norms": True, "schedule": "paper", "average": False}
 CAFFE: dict[str, Any] = {
     "loss": "squared_hinge_ovr", "alpha": 1.0, "norms": False, "schedule": "cut:0.25", "average": False,
@@ -36,43 +36,45 @@ class Loss(NamedTuple):
     total: Tensor
     """F, to call ``backward`` on."""
     output: Tensor
-    """P: |w_out|^2 + C L; with ``average`` divided as the total is."""
+    """P: |w_out|^2 + C L; with ``average`` divided like the total."""
     companions: dict[str, Tensor]
-    """The terms of Q: alpha_m(t) [|w_m|^2 + C l - gamma_m]_+, divided likewise; exactly 0 where it is not active."""
+    """The terms of Q: alpha_m(t) [|w_m|^2 + C l - gamma_m]_+, divided likewise; exactly 0 if not active."""
     active: dict[str, Tensor]
-    """Whether each companion plays a part now: its bracket is above gamma and its alpha above 0."""
+    """Whether each companion contributes: its term is above gamma and its alpha above 0."""
     output_loss: Tensor
-    """L alone, without a gradient: no |w|^2, no C."""
+    """L alone, detached: no |w|^2, no C."""
     companion_losses: dict[str, Tensor]
-    """l of each companion alone, without a gradient: no |w|^2, C, gamma or alpha."""
+    """l of each companion alone, detached: no |w|^2, C, gamma or alpha."""
 
     def __getattr__(self, name: str) -> Any:
-        """Answer the likeliest slip, ``loss.backward()``."""
+        """Explain the most likely mistake, ``loss.backward()``."""
         raise AttributeError(f"a Loss has no {name!r}; its scalar is loss.total, e.g. loss.total.backward()")
 
 
 class Objective:
-    """The paper's objective for a supervised net. Call it with the net's output and the labels; get a ``Loss``.
+    """The paper's objective for a supervised net. Call it with the net's output and the labels; it returns a ``Loss``.
 
-    The defaults (softmax, alpha 0.3 that falls to 0, the weighted mean of all losses, no |w|^2 terms) are meant to suit
-    the learning rate that the model already has.
-    ``Objective.paper(net)`` is the paper's setting, ``Objective.caffe(net)`` that of its authors' code.
+    The defaults (softmax, alpha 0.3 that decays to 0, the weighted mean of all losses, no |w|^2 terms) are made for the
+    learning rate that the model already uses. ``Objective.paper(net)`` has the paper's settings and
+    ``Objective.caffe(net)`` those of its authors' code.
 
     net: what ``supervise`` returned (also inside ``DistributedDataParallel`` or ``torch.compile``).
     loss: ``squared_hinge`` or ``hinge`` (multiclass, the paper's), ``squared_hinge_ovr`` or ``hinge_ovr``
-        (one-vs-rest), ``softmax``, or any callable on scores [B,K] and labels [B, ...] that gives [B] or their mean.
+        (one-vs-rest), ``softmax``, or any callable on scores [B,K] and labels [B, ...] that returns [B] or the mean.
     companion_loss: the same for the companions, one for all or a mapping from tap names; default: ``loss``.
     alpha, gamma: one number for all companions, one per tap in their order, or a mapping from tap names. A companion
-        whose bracket is at or below its gamma adds exactly nothing. Gamma is in units of |w_m|^2 + C l, where l is a
+        whose term is at or below its gamma adds exactly 0. Gamma is in units of |w_m|^2 + C l, where l is a
         mean over the batch.
     balance: the paper's C, in front of every loss.
-    schedule: how alpha moves with the progress of training: ``constant``, ``paper``, ``linear``, ``cut:0.25``, or a
+    schedule: how alpha changes with the progress of training: ``constant``, ``paper``, ``linear``, ``cut:0.25``, or a
         callable.
     norms: whether the |w|^2 terms (biases included, as the paper absorbs them) are part of the objective; ``False``
         leaves weight decay to the optimizer, as the authors' code does.
-    average: divide everything by 1 + the sum of the alphas of the moment: the total is then as steep as one loss, so
-        that the learning rate of the model fits as it does without companions; ``False`` sums, as the paper does.
-    ignore_index: samples with this label count nowhere: means are over the others.
+    average: take the weighted mean of the output's term and of the mean of the companions' terms: with one alpha,
+        (P + alpha mean Q_m) / (1 + alpha). The total is then as steep as one loss, however many companions there are,
+        so the learning rate of the model fits as it does without them. ``False`` sums, as the paper does: P + alpha
+        sum Q_m.
+    ignore_index: samples with this label are ignored: means are over the others.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class Objective:
         used = (self.loss, *self.companion_loss.values())
         self.named = tuple(name for name, each in LOSSES.items() if any(each is other for other in used))
         self.check_classes()
-        self._means: list[LossFunction] = []  # scalar losses that were seen to be means
+        self._means: list[LossFunction] = []  # scalar losses that are known to be means
         self._watch = UntrainedCompanions(self.net)
 
     @classmethod
@@ -122,10 +124,10 @@ class Objective:
     ) -> Loss:
         """Return F of one batch and its parts.
 
-        labels: [B], whole numbers within 0 and K-1; with ``softmax`` also class probabilities [B,K]; with a loss of
-            your own, what it takes.
-        progress: 0 at the start of training, 1 at its end; only the schedule ``constant`` needs none.
-        weights: [B], how much each sample counts in the means.
+        labels: [B], integers in 0 to K-1; with ``softmax`` also class probabilities [B,K]; with your own loss,
+            anything it takes.
+        progress: 0 at the start of training, 1 at its end; not needed by the schedule ``constant``.
+        weights: [B], the weight of each sample in the means.
         """
         check_output(output)
         labels, weights = self.targets(output.scores, labels, weights)
@@ -145,7 +147,8 @@ class Objective:
             for name, loss in losses.items()
         }
         above = dict(zip(brackets, above_0(list(brackets.values()), count), strict=True))
-        alpha = {name: self.alpha[name] * as_like(factor, p) for name in brackets}
+        parts = len(brackets) if self.average else 1
+        alpha = {name: self.alpha[name] / parts * as_like(factor, p) for name in brackets}
         active = {name: alpha[name] * above[name] > 0 for name in brackets}
         share = 1 / (1 + sum(alpha.values())) if self.average else 1.0
         # put to zero, never skipped: every parameter keeps a gradient (of 0), as DDP demands
@@ -164,7 +167,7 @@ class Objective:
         )
 
     def targets(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return labels and weights for the losses, both checked: a sample to be ignored has the weight 0."""
+        """Return labels and weights for the losses, both checked; an ignored sample has the weight 0."""
         check_labels(labels, scores, self.named, self.ignore_index)
         if weights is not None:
             check_weights(weights, scores)
@@ -176,7 +179,7 @@ class Objective:
         return torch.where(kept, labels, 0), kept * (1.0 if weights is None else weights)
 
     def mean_loss(self, loss: LossFunction, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        """Return the (weighted) mean over the batch, in at least single precision; 0 where no sample counts."""
+        """Return the (weighted) mean over the batch, in at least single precision; 0 if all samples are ignored."""
         scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
         each = loss(scores, labels)
         if isinstance(each, Tensor) and each.ndim == 0 and weights is None:
@@ -194,23 +197,23 @@ class Objective:
         return counted.sum() / torch.where(total > 0, total, 1.0)
 
     def check_scalar(self, loss: LossFunction, scores: Tensor, labels: Tensor, once: Tensor) -> None:
-        """Refuse a loss that sums over the batch; look once per loss, never inside a compiled step."""
+        """Raise an error for a loss that sums over the batch; checked once per loss, never inside a compiled step."""
         if torch.compiler.is_compiling() or any(loss is each for each in self._means):
             return
         if check_mean(loss, scores, labels, once):
             self._means.append(loss)
 
     def margin_and_loss(self, classifier: Any, loss: Tensor) -> Tensor:
-        """Return |w|^2 + C l, or C l alone where the |w|^2 terms are left out."""
+        """Return |w|^2 + C l, or only C l without the |w|^2 terms."""
         weighed = self.balance * loss
         if not self.norms or classifier is None:
             return weighed
-        # by name, not by parameters(): under a parametrization these are other numbers
+        # by name: under a parametrization, parameters() returns other tensors
         weights: list[Tensor] = [classifier.weight] + ([] if classifier.bias is None else [classifier.bias])
         return sum((w.square().sum() for w in weights), weighed)
 
     def check_classes(self) -> None:
-        """Refuse a net with one score per sample for losses that compare classes."""
+        """Raise an error for a net with one score per sample if a loss compares classes."""
         if self.net.num_classes == 1 and self.named:
             raise ObjectiveError(
                 f"the loss {self.named[0]} with num_classes=1; expected at least two classes; build the model with "
@@ -218,7 +221,7 @@ class Objective:
             )
 
     def check_taps(self, output: DeepOutput) -> None:
-        """Refuse the output of another net, or of one that was stripped."""
+        """Raise an error for the output of another net, or of a stripped one."""
         if output.companions.keys() != self.alpha.keys():
             raise ObjectiveError(
                 f"the output has companions at {list(output.companions)}, the objective is for {list(self.alpha)}; "
@@ -227,14 +230,14 @@ class Objective:
 
 
 def as_like(factor: Number, like: Tensor) -> Number:
-    """Return a factor in the precision of the loss, so that it does not change it."""
+    """Return a factor in the precision of the loss, so that the loss keeps it."""
     return factor.to(like) if isinstance(factor, Tensor) else factor
 
 
 def above_0(brackets: list[Tensor], count: Tensor) -> list[Tensor]:
     """Whether each bracket of the batch is above zero; in distributed training the batch is that of all processes.
 
-    ``count`` is what this process's share of the batch counts.
+    ``count`` is the weight of this process's share of the batch.
     """
     if not brackets:
         return []
@@ -245,7 +248,7 @@ def above_0(brackets: list[Tensor], count: Tensor) -> list[Tensor]:
 
 
 def supervised(net: nn.Module) -> DeeplySupervised:
-    """Return the supervised net itself, out of the wrappers of DDP and torch.compile."""
+    """Return the supervised net inside the wrappers of DDP and torch.compile."""
     inner: Any = net
     while not isinstance(inner, DeeplySupervised):
         inner = getattr(inner, "module", None) or getattr(inner, "_orig_mod", None)
@@ -274,7 +277,7 @@ def per_tap(what: str, given: Any, taps: tuple[str, ...]) -> dict[str, Any]:
 
 
 def at_least_0(what: str, number: Any) -> float:
-    """Return a setting as a float, or refuse it."""
+    """Return a setting as a float; raise an error if it is negative or not a number."""
     if isinstance(number, Tensor) and number.ndim == 0:
         number = number.item()
     if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number) or number < 0:
@@ -283,14 +286,14 @@ def at_least_0(what: str, number: Any) -> float:
 
 
 def a_bool(what: str, given: Any) -> bool:
-    """Return a setting that is on or off, or refuse it."""
+    """Return a boolean setting; raise an error for anything else."""
     if not isinstance(given, bool):
         raise ObjectiveError(f"{what} is {given!r}; expected True or False")
     return given
 
 
 def a_label(what: str, given: Any) -> int | None:
-    """Return a label or None, or refuse it."""
+    """Return a label or None; raise an error for anything else."""
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, Integral):

@@ -1,11 +1,11 @@
-"""Progress of training, 0 at its start and 1 at its end -> the factor on every alpha_m.
+"""Schedules of alpha: progress of training, from 0 to 1 -> the factor on every alpha_m.
 
     constant   1
     paper      0.1 * (1 - progress)   the paper's decay in closed form: t/N is the progress
     linear     1 - progress           the same without the 0.1
     cut:F      1 until the fraction F of training, then 0; "cut" is cut:0.25, the authors' 50k of 200k iterations
 
-Progress may be a number or, where a compiled step must not be compiled again as it moves, a tensor.
+Progress may be a number or a tensor; a tensor avoids recompilations of a compiled step.
 """
 
 import math
@@ -22,7 +22,7 @@ Schedule = Callable[[Number], Number]
 
 
 def constant(progress: Number) -> Number:  # noqa: ARG001 - a schedule is a function of progress
-    """Return 1 throughout."""
+    """Return 1."""
     return 1.0
 
 
@@ -37,7 +37,7 @@ def linear(progress: Number) -> Number:
 
 
 def cut(at: float = 0.25) -> Schedule:
-    """Return a schedule that is 1 before the fraction ``at`` of training and 0 from there on."""
+    """Return a schedule that is 1 before the fraction ``at`` of training and 0 after it."""
     if not 0 <= at <= 1:
         raise ObjectiveError(f"schedule 'cut' at {at}; expected a fraction of training within 0 and 1, e.g. 'cut:0.25'")
 
@@ -67,7 +67,7 @@ def find_schedule(schedule: str | Schedule) -> Schedule:
 
 
 def factor_at(schedule: Schedule, progress: Number | None) -> Number:
-    """Return the schedule's factor, both it and the progress checked (their values not inside a compiled step)."""
+    """Return the factor of the schedule. Both are checked, but values only outside a compiled step."""
     if progress is None:
         if schedule is not constant:
             raise ObjectiveError(
@@ -80,14 +80,14 @@ def factor_at(schedule: Schedule, progress: Number | None) -> Number:
     factor = schedule(progress)
     if not is_number(factor) or not holds(factor, lambda f: math.isfinite(f) and f >= 0):
         raise ObjectiveError(
-            f"the schedule gives {factor!r} at progress {float(progress)}; expected a number of at least 0; mend the "
+            f"the schedule gives {factor!r} at progress {float(progress)}; expected a number of at least 0; fix the "
             f"schedule"
         )
     return factor
 
 
 def name_of(schedule: Schedule) -> str:
-    """Return what a schedule is called in a message: its name, or the callable's.
+    """Return the name of a schedule for messages.
 
     >>> name_of(find_schedule("cut:0.5"))
     "'cut:0.5'"
@@ -96,10 +96,10 @@ def name_of(schedule: Schedule) -> str:
 
 
 def is_number(given: object) -> bool:
-    """Whether something is one number: Python's, numpy's, or a tensor without dimensions."""
+    """Whether something is one number: of Python, of numpy, or a tensor without dimensions."""
     return given.ndim == 0 if isinstance(given, Tensor) else isinstance(given, Real | torch.SymFloat)
 
 
 def holds(number: Number, law: Callable[[float], bool]) -> bool:
-    """Whether a law holds for a number; inside a compiled step, where asking would split the graph, it is taken to."""
+    """Whether a number satisfies a condition; assumed inside a compiled step, where a check would split the graph."""
     return torch.compiler.is_compiling() or law(float(number))

@@ -1,4 +1,4 @@
-"""Calls of an objective -> one warning if the optimizer trains the model but not its companions."""
+"""Warn once if the optimizer trains the model but not its companions."""
 
 import warnings
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from deepsup.supervision import DeeplySupervised
 
-STEPS = 5  # of the model without one of its companion, before the warning
+STEPS = 5  # steps of the model without a step of its companion, before the warning
 
 
 @dataclass
 class Seen:
-    """One parameter of a companion as it was at first, and how many steps it has missed since."""
+    """One parameter of a companion at its first value, and how many steps it has missed since."""
 
     parameter: nn.Parameter
     version: int
@@ -25,16 +25,16 @@ class Seen:
 
     @property
     def changed(self) -> bool:
-        """Whether the parameter was ever written to; fused optimizers do not count up its version."""
+        """Whether the parameter has changed; fused optimizers do not increment its version."""
         now = self.parameter.detach().to(self.value)  # the net may have been moved or cast
         return self.parameter._version != self.version or not torch.equal(now, self.value)
 
 
 class UntrainedCompanions:
-    """Notices companions that get gradients but are never stepped while the model is: no optimizer has them.
+    """Detect companions that get gradients but never change while the model does: no optimizer has them.
 
-    Steps are told by autograd's counts of in-place changes. The watch ends as soon as every companion has changed,
-    in most trainings after one step.
+    Steps are detected by autograd's counts of in-place changes. Detection ends as soon as every companion has changed,
+    usually after one step.
     """
 
     def __init__(self, net: DeeplySupervised) -> None:
@@ -44,7 +44,7 @@ class UntrainedCompanions:
         self._heads: dict[str, Seen] = {}
 
     def look(self, losses: dict[str, Tensor]) -> None:
-        """Compare the net with the last call's; warn once. ``losses`` are the companions' of this call."""
+        """Compare the net with that of the last call; warn once. ``losses`` are those of the companions."""
         if self._over or not torch.is_grad_enabled():
             return
         trunk = sum(p._version for p in self.net.trunk.parameters() if p.requires_grad)
@@ -58,7 +58,7 @@ class UntrainedCompanions:
         if left_out:
             warnings.warn(
                 f"the optimizer has trained the model for {STEPS} steps but not its companions at "
-                f"{', '.join(left_out)}; expected an optimizer for both: make it with net.parameters(), not "
+                f"{', '.join(left_out)}; expected an optimizer for both: create it with net.parameters(), not "
                 f"model.parameters()",
                 UserWarning,
                 stacklevel=3,
@@ -69,18 +69,18 @@ class UntrainedCompanions:
                 losses[name].register_hook(partial(note_gradient, seen))  # type: ignore[no-untyped-call] # untyped
 
     def first_look(self, losses: dict[str, Tensor]) -> dict[str, Seen]:
-        """Note one trained parameter of every companion; a frozen companion has none."""
+        """Record one trainable parameter of every companion; a frozen companion has none."""
         trained = {name: next((p for p in reversed(list(self.net.head(name).parameters())) if p.requires_grad), None)
                    for name in losses}  # fmt: skip
         return {name: Seen(p, p._version, p.detach().clone()) for name, p in trained.items() if p is not None}
 
     def count_step(self) -> None:
-        """The model was stepped: every companion here that had a gradient has missed the step."""
+        """Count a step of the model as missed by every companion that had a gradient."""
         for seen in self._heads.values():
             seen.missed += seen.reached
             seen.reached = False
 
 
 def note_gradient(seen: Seen, _gradient: Tensor) -> None:
-    """Note that a gradient has reached a companion; torch calls this during backward."""
+    """Record that a gradient has reached a companion; torch calls this during backward."""
     seen.reached = True

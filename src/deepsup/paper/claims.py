@@ -41,7 +41,7 @@ LOSSES = ("Softmax", "SVM")
 
 def on_all_images(row: Entry) -> bool:
     """Whether a row was trained on all training images."""
-    return Config.recorded(row["config"]).train_size is None
+    return Config.recorded(row["config"]).data.train_size is None
 
 
 def table_error(name: str, record: Record) -> Judged:

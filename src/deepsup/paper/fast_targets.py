@@ -1,7 +1,5 @@
 """The ``fast`` recipes -> the rows to train: each as it stands, and the same net and seeds without companions."""
 
-from dataclasses import replace
-
 from deepsup.paper.plan import Panel, Place, Plan, Row, at
 from deepsup.paper.printed import TABLES
 from deepsup.paper.row_id import RowId
@@ -25,31 +23,31 @@ FEW = {250: 40, 1000: 20}
 
 def fast(recipe: str, _preset: str) -> Plan:
     """Return the recipe with companions and without; both presets are the recipe itself. MNIST: one epoch of it too."""
-    config = replace(find_recipe(recipe), tensorboard=False)
+    config = find_recipe(recipe).replace(tensorboard=False)
     seeds = 3 if MINUTES[recipe] < 30 else 1
-    differs = f"the net fast; {config.epochs} epochs"
+    differs = f"the net fast; {config.run.epochs} epochs"
     paper = TABLES[FAST[recipe]].rows["DSN-SVM"][0]
     supervised = Row(RowId(WITH), Method(WITH, {"recipe": config}, seeds), paper, differs)
-    without = Method(WITHOUT, {"recipe": replace(config, taps=("none",))}, seeds)
+    without = Method(WITHOUT, {"recipe": config.replace(taps=("none",))}, seeds)
     groups = [(supervised,), (Row(RowId(WITHOUT), without, None, differs),)]
     if recipe == "fast-mnist":
-        once = Method(f"{WITH}, one epoch", {"recipe": replace(config, epochs=1)}, seeds)
+        once = Method(f"{WITH}, one epoch", {"recipe": config.replace(epochs=1)}, seeds)
         groups.insert(0, (Row(RowId(WITH, epochs=1), once, None, "the net fast; 1 epoch"),))
     return Plan(tuple(groups), recipe, ((RowId(WITH), RowId(WITHOUT)),))
 
 
 def few(_preset: str) -> Plan:
     """Return the net of the recipe, narrow, on few images of CIFAR-10: where companions should help, if anywhere."""
-    config = replace(
-        find_recipe("fast-cifar10"), network_options={"widths": [32, 128, 128], "mirror": True}, sides=(),
+    config = find_recipe("fast-cifar10").replace(
+        network_options={"widths": [32, 128, 128], "mirror": True}, sides=(),
         batch_size=50, schedule="linear", tensorboard=False, gradient_every=0,
     )  # fmt: skip
     groups, pairs = [], []
     for size, epochs in FEW.items():
-        supervised = replace(config, train_size=size, epochs=epochs)
+        supervised = config.replace(train_size=size, epochs=epochs)
         choices = {
             WITH: at(supervised, (0.2, 0.6), (0.1, 1.0)),
-            WITHOUT: at(replace(supervised, taps=("none",)), (0.2, 0.6)),
+            WITHOUT: at(supervised.replace(taps=("none",)), (0.2, 0.6)),
         }
         differs = f"the net fast; {epochs} epochs"
         groups.append(

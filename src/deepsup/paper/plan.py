@@ -120,13 +120,13 @@ def trainings(method: Method) -> list[Config]:
 
 def seconds(config: Config) -> float:
     """Return about how long one run takes on two cores."""
-    images = config.train_size or KNOWN[config.data].counts["train"] + (531_131 if config.extra else 0)
-    if config.network not in WORK_SPEED:
-        return 2 + images * config.total_epochs / SPEED[config.network]
-    channels, side, _ = KNOWN[config.data].shape
-    work = work_of(config.network, channels, side, json.dumps(config.network_options))
-    smaller = mean((each / side) ** 2 for each in config.sides or (side,))
-    return 2 + images * config.total_epochs * work * smaller / WORK_SPEED[config.network]
+    images = config.data.train_size or KNOWN[config.data.source].counts["train"] + (531_131 if config.data.extra else 0)
+    if config.network.name not in WORK_SPEED:
+        return 2 + images * config.total_epochs / SPEED[config.network.name]
+    channels, side, _ = KNOWN[config.data.source].shape
+    work = work_of(config.network.name, channels, side, json.dumps(config.network.options))
+    smaller = mean((each / side) ** 2 for each in config.data.sides or (side,))
+    return 2 + images * config.total_epochs * work * smaller / WORK_SPEED[config.network.name]
 
 
 @cache
@@ -162,12 +162,12 @@ def smoked_row(row: Row, folder: Path, most: int) -> Row:
 
 def smoked_config(config: Config, folder: Path) -> Config:
     """Return a config that ends within a second or two."""
-    small = config.network.startswith(("nin", "fast", "plain"))  # these take images of any size
-    grey = config.data == "mnist"
+    small = config.network.name.startswith(("nin", "fast", "plain"))  # these take images of any size
+    grey = config.data.source == "mnist"
     data = smoke_data(folder, channels=1 if grey else 3, side=12 if small else 28 if grey else 32)
-    phases = tuple(replace(phase, epochs=1, anneal_at=()) for phase in config.phases)
-    return replace(
-        config, data=str(data), train_size=40, extra=False, epochs=2, batch_size=8, anneal_at=(), phases=phases,
+    phases = tuple(replace(phase, epochs=1, anneal_at=()) for phase in config.run.phases)
+    return config.replace(
+        data=str(data), train_size=40, extra=False, epochs=2, batch_size=8, anneal_at=(), phases=phases,
         limit_steps=None if phases else 2, gradient_every=1, tensorboard=False, keep=1,
     )  # fmt: skip
 
@@ -194,21 +194,21 @@ def smoke_data(folder: Path, channels: int, side: int) -> Path:
 
 def differences(config: Config, full: Config) -> str:
     """Say in what a config departs from the paper's full protocol."""
-    size = full.train_size or KNOWN[full.data].counts["train"] + (531_131 if full.extra else 0)
+    size = full.data.train_size or KNOWN[full.data.source].counts["train"] + (531_131 if full.data.extra else 0)
     told = []
-    if (config.train_size or size) != size:
-        told.append(f"{config.train_size:,} training images, not {size:,}")
+    if (config.data.train_size or size) != size:
+        told.append(f"{config.data.train_size:,} training images, not {size:,}")
     for name, words in (("total_epochs", "{} epochs, not {}"), ("batch_size", "batch {}, not {}")):
         ours, theirs = getattr(config, name), getattr(full, name)
         if ours != theirs:
             told.append(words.format(ours, theirs))
-    if config.network != full.network:
-        told.append(f"the net {config.network}, not {full.network}")
+    if config.network.name != full.network.name:
+        told.append(f"the net {config.network.name}, not {full.network.name}")
     return "; ".join(told)
 
 
 def at(config: Config, rates: Sequence[float], alphas: Sequence[float] = ()) -> dict[str, Config]:
     """Return the choices: every learning rate, for a net with companions with every alpha."""
-    if config.taps in (("none",), ()) or not alphas:
-        return {f"lr{lr:g}": replace(config, lr=lr) for lr in rates}
-    return {f"lr{lr:g}-alpha{alpha:g}": replace(config, lr=lr, alpha=(alpha,)) for lr in rates for alpha in alphas}
+    if config.supervision.taps in (("none",), ()) or not alphas:
+        return {f"lr{lr:g}": config.replace(lr=lr) for lr in rates}
+    return {f"lr{lr:g}-alpha{alpha:g}": config.replace(lr=lr, alpha=(alpha,)) for lr in rates for alpha in alphas}

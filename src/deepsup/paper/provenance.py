@@ -30,8 +30,8 @@ def chosen_on(row: Row) -> dict[str, Any]:
     first = next(search_jobs(row.method, Path()), None)
     config = next(iter(row.method.choices.values()))
     return {
-        "images": 0 if first is None else first.config.validation,
-        "of": Path(config.data).stem,  # smoke trains on a file
+        "images": 0 if first is None else first.config.data.validation,
+        "of": Path(config.data.source).stem,  # smoke trains on a file
         "candidates": len(row.method.choices),
         "seeds": 0 if first is None else row.method.searches,
     }

@@ -156,8 +156,8 @@ def maps(outcomes: Outcomes) -> dict[str, Any]:
     for name, outcome in outcomes.items():
         runs = runs_of(outcome)
         if runs:
-            inside = runs[0].inside if "probes" in runs[0].inside else inspect(runs[0])
-            probed = inside["probes"][FIRST]["error"]
+            found = runs[0].insight if "probes" in runs[0].insight else inspect(runs[0])
+            probed = found["probes"][FIRST]["error"]
             label = f"{name.method}, linear probe on {FIRST}"
             rows.append(reading(replace(name, reading="probe", layer=FIRST), label, [probed], "% test error"))
             folders.append("/".join(runs[0].folder.parts[-2:]))  # a record is read on other machines too

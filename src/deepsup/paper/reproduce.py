@@ -22,7 +22,8 @@ from deepsup.runs.environment import environment_now
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.train import train
 from deepsup.studies.compare import paired
-from deepsup.studies.study import Outcome, Watcher, pool, run_study
+from deepsup.studies.pool import pool
+from deepsup.studies.study import Outcome, Watcher, run_study
 
 THEORY = "Theory: the lemmas and the theorem, simulated"
 
@@ -133,7 +134,7 @@ def told_row(row: Row, outcome: Outcome) -> dict[str, Any]:
         "values": [result.get("error") for result in outcome.results],
         "mean": mean(values) if values else None,
         "deviation": stdev(values) if len(values) > 1 else None,
-        "seeds": [job.config.seed for job in outcome.jobs],
+        "seeds": [job.config.run.seed for job in outcome.jobs],
         "diverged": len(outcome.results) - len(values),
         "differs": row.differs,
         "guessing": guessing(outcome.config),

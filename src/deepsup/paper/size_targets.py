@@ -16,7 +16,7 @@ NIN = Config(
     tensorboard=False, gradient_every=0,
 )  # fmt: skip
 """The paper's net with He initialization, under which it learns without companions too. Companions: the defaults."""
-PAPER_COMPANIONS = replace(NIN, head_lr=0.01, schedule="constant", **FLAT)
+PAPER_COMPANIONS = NIN.replace(head_lr=0.01, schedule="constant", **FLAT)
 STEPS = 1200
 """Of every run, whatever its number of digits: 60 epochs of batch 25 at 500."""
 SEEDS = {500: 10, 250: 5, 1000: 5, 2000: 5, 5000: 5}
@@ -42,13 +42,14 @@ def sizes(preset: str) -> Plan:
     if preset == "paper":
         return paper_sizes()
     groups = [
-        sized(candidates(with_steps(NIN, size), CANDIDATES, seeds), NIN.network, size) for size, seeds in SEEDS.items()
+        sized(candidates(with_steps(NIN, size), CANDIDATES, seeds), NIN.network.name, size)
+        for size, seeds in SEEDS.items()
     ]
-    groups[0] += sized(candidates(with_steps(PAPER_COMPANIONS, 500), PAPER_CANDIDATES, SEEDS[500]), NIN.network, 500,
+    groups[0] += sized(candidates(with_steps(PAPER_COMPANIONS, 500), PAPER_CANDIDATES, SEEDS[500]), NIN.network.name, 500,
                        companions="paper")  # fmt: skip
-    pairs = pairs_of(NIN.network, SEEDS)
+    pairs = pairs_of(NIN.network.name, SEEDS)
     pairs += [
-        (replace(ours, companions="paper"), theirs) for ours, theirs in pairs_of(NIN.network, (500,))
+        (replace(ours, companions="paper"), theirs) for ours, theirs in pairs_of(NIN.network.name, (500,))
     ]  # fmt: skip
     return Plan(tuple(groups), f"fig2b-nin-{preset}", tuple(pairs), AXES)
 
@@ -60,7 +61,7 @@ def paper_sizes() -> Plan:
     for size in counts:
         config = digits("paper", size, 100)
         seeds = {500: 10, 60000: 3}.get(size, 5)
-        groups.append(sized(four(config, "paper", seeds, 2 if size == 500 else 1), config.network, size))
+        groups.append(sized(four(config, "paper", seeds, 2 if size == 500 else 1), config.network.name, size))
     return Plan(tuple(groups), "fig2b-paper", tuple(pairs_of("nin-mnist", counts)), AXES)
 
 
@@ -70,13 +71,13 @@ def lenet_sizes(_preset: str) -> Plan:
     for size, epochs in {250: 40, 500: 40, 1000: 40, 2000: 20}.items():
         config = digits("cpu", size, epochs)
         methods = four(config, "cpu", 10 if size == 500 else 5, 2 if size <= 500 else 1)
-        groups.append(sized(methods, config.network, size))
+        groups.append(sized(methods, config.network.name, size))
     return Plan(tuple(groups), "fig2b-cpu", tuple(pairs_of("cnn", (250, 500, 1000, 2000))), AXES)
 
 
 def with_steps(config: Config, size: int) -> Config:
     """Return a config of ``STEPS`` steps on so many digits."""
-    return replace(config, train_size=size, epochs=STEPS * config.batch_size // size)
+    return config.replace(train_size=size, epochs=STEPS * config.run.batch_size // size)
 
 
 def candidates(config: Config, choices: Candidates, seeds: int) -> list[Method]:

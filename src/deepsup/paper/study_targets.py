@@ -1,7 +1,5 @@
 """The paper's figures and claims -> the rows to train: the four methods over epochs, rates and losses."""
 
-from dataclasses import replace
-
 from deepsup.config import Config, Phase
 from deepsup.paper.plan import Panel, Place, Plan, Row, at, differences
 from deepsup.paper.row_id import RowId
@@ -21,8 +19,8 @@ SMALL = Config(
 def digits(preset: str, size: int | None, epochs: int) -> Config:
     """Return the base of a study on MNIST: the paper's net and protocol, or the small net for a CPU."""
     if preset == "paper":
-        return replace(find_recipe("dsn-mnist"), train_size=size, tensorboard=False, batch_size=min(128, size or 128))
-    return replace(SMALL, train_size=size, epochs=epochs)
+        return find_recipe("dsn-mnist").replace(train_size=size, tensorboard=False, batch_size=min(128, size or 128))
+    return SMALL.replace(train_size=size, epochs=epochs)
 
 
 def rates(preset: str) -> tuple[float, ...]:
@@ -32,21 +30,21 @@ def rates(preset: str) -> tuple[float, ...]:
 
 def told(config: Config) -> str:
     """Say what differs from the paper's protocol, the number of images aside: the studies vary it."""
-    return differences(config, replace(find_recipe("dsn-mnist"), train_size=config.train_size))
+    return differences(config, find_recipe("dsn-mnist").replace(train_size=config.data.train_size))
 
 
 def four(config: Config, preset: str, seeds: int, searches: int, trial: dict[str, int] | None = None) -> list[Method]:
     """Return the four methods, each with its rates, those with companions with their alphas too."""
     return [
         Method(method, at(for_method(config, method), rates(preset), ALPHAS), seeds, searches,
-            trial=lambda given: replace(given, **(trial or {})))  # type: ignore[arg-type] # sizes and epochs
+            trial=lambda given: given.replace(**(trial or {})))
         for method in METHODS
     ]  # fmt: skip
 
 
 def course(preset: str) -> Plan:
     """Figs. 2a and 2c: the four methods on all digits, the test error after every epoch."""
-    config = replace(digits(preset, None, 5), test_every=1, batch_size=128)
+    config = digits(preset, None, 5).replace(test_every=1, batch_size=128)
     trial = {} if preset == "paper" else {"train_size": 5000, "epochs": 4}
     rows = tuple(Row(RowId(method.name), method, differs=told(config)) for method in four(config, preset, 3, 1, trial))
     pairs = (("DSN-Softmax", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-SVM", "CNN-Softmax"))
@@ -68,8 +66,8 @@ def robustness(preset: str) -> Plan:
 def pretraining(preset: str) -> Plan:
     """Greedy layer-wise supervised pre-training and fine-tuning, joint training, and the plain net: equal epochs."""
     stage = 10 if preset == "cpu" else 25
-    whole = replace(
-        digits(preset, 1000, 4 * stage), epochs=4 * stage, anneal="epochs", anneal_at=(3 * stage,), taps=("network",)
+    whole = digits(preset, 1000, 4 * stage).replace(
+        epochs=4 * stage, anneal="step", anneal_at=(3 * stage,), taps=("network",)
     )
     joint, plain = for_method(whole, "DSN-SVM"), for_method(whole, "CNN-SVM")
     layers = ("conv1", "conv2") if preset == "cpu" else ("conv1", "conv2", "conv3")
@@ -88,7 +86,7 @@ def greedy(config: Config, lr: float, layers: tuple[str, ...], stage: int) -> Co
     """Return one phase a hidden layer, each with its companion alone, then the whole net without companions."""
     left = 4 * stage - len(layers) * stage
     tuning = Phase(left, lr, companions=False, reset_momentum=True, anneal_at=(max(1, left - stage),))
-    return replace(config, lr=lr, phases=(*(Phase(stage, lr, only=layer) for layer in layers), tuning))
+    return config.replace(lr=lr, phases=(*(Phase(stage, lr, only=layer) for layer in layers), tuning))
 
 
 def hinges(preset: str) -> Plan:
@@ -96,7 +94,7 @@ def hinges(preset: str) -> Plan:
     config = digits(preset, 1000, 20)
     methods = {
         RowId(method, loss=loss): Method(
-            f"{method}, {name}", at(replace(for_method(config, method), loss=loss), rates(preset), ALPHAS), 5
+            f"{method}, {name}", at(for_method(config, method).replace(loss=loss), rates(preset), ALPHAS), 5
         )
         for method in ("DSN-SVM", "CNN-SVM") for name, loss in (("L2", "squared_hinge"), ("L1", "hinge"))
     }  # fmt: skip
@@ -109,11 +107,11 @@ def hinges(preset: str) -> Plan:
 
 def cifar_pair(preset: str) -> Plan:
     """Gradient variance and Fig. 3: the paper's net on CIFAR-10, with companions and without."""
-    full = replace(find_recipe("dsn-cifar10"), tensorboard=False, gradient_every=1)
+    full = find_recipe("dsn-cifar10").replace(tensorboard=False, gradient_every=1)
     config, chosen, seeds = full, rates("paper"), 3
     if preset == "cpu":
-        config = replace(
-            full, train_size=2000, epochs=5, batch_size=32, anneal="triangle", anneal_at=(), norms=False, balance=1.0,
+        config = full.replace(
+            train_size=2000, epochs=5, batch_size=32, anneal="triangular", anneal_at=(), norms=False, balance=1.0,
             schedule="constant", taps=("conv1", "conv2", "conv3"),
         )  # fmt: skip
         chosen, seeds = (0.005, 0.02), 1
@@ -123,7 +121,7 @@ def cifar_pair(preset: str) -> Plan:
         differs += "; no |w|^2, C = 1, alpha constant; taps on the raw convolutions, as the authors' code has them"
     rows = tuple(
         Row(RowId(method),
-            Method(method, at(for_method(config, method), chosen), seeds, trial=lambda given: replace(given, **cut)),  # type: ignore[arg-type]
+            Method(method, at(for_method(config, method), chosen), seeds, trial=lambda given: given.replace(**cut)),
             differs=differs)
         for method in ("DSN-SVM", "CNN-SVM")
     )  # fmt: skip

@@ -1,7 +1,5 @@
 """The paper's five tables -> the rows to train: its own net, its rivals, and what a CPU can do of both."""
 
-from dataclasses import replace
-
 from deepsup.config import Config
 from deepsup.paper.plan import Plan, Row, at, differences
 from deepsup.paper.printed import TABLES
@@ -12,7 +10,7 @@ from deepsup.studies.study import Method
 PAPER_RATES: tuple[float, ...] = (0.3, 1.0, 3.0)  # times the recipe's own
 CPU_RATES = {"DSN-SVM": (1.0, 5.0)}  # the recipe's rate is for very many more steps
 OTHER_CPU_RATES = (0.2, 1.0)
-CPU = {"train_size": 1000, "epochs": 8, "batch_size": 25, "extra": False, "anneal": "triangle", "anneal_at": ()}
+CPU = {"train_size": 1000, "epochs": 8, "batch_size": 25, "extra": False, "anneal": "triangular", "anneal_at": ()}
 NOTES = {
     "CNN": "a LeNet: the source's own net is not known",
     "DropConnect": "one net; the paper's number is a vote",
@@ -29,12 +27,12 @@ def table(name: str, preset: str) -> Plan:
 
 def row(method: str, preset: str, error: float, recipe: str) -> Row:
     """Return one row: the recipe, or the recipe cut down to what a CPU does in minutes."""
-    full = replace(find_recipe(recipe), tensorboard=False)
+    full = find_recipe(recipe).replace(tensorboard=False)
     config, factors, seeds = full, PAPER_RATES, 3
     if preset == "cpu":
         config = Config.from_dict({**full.to_dict(), **CPU})
         factors, seeds = CPU_RATES.get(method, OTHER_CPU_RATES), 1
-    rates = [factor * config.lr for factor in factors]
+    rates = [factor * config.optimizer.lr for factor in factors]
     differs = "; ".join(filter(None, [differences(config, full), NOTES.get(method, "")]))
     trial = half if preset == "cpu" else same
     return Row(RowId(method), Method(method, at(config, rates), seeds, trial=trial), error, differs)
@@ -47,4 +45,4 @@ def same(config: Config) -> Config:
 
 def half(config: Config) -> Config:
     """Choose by runs of half as many epochs."""
-    return replace(config, epochs=max(1, config.epochs // 2))
+    return config.replace(epochs=max(1, config.run.epochs // 2))

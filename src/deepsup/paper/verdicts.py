@@ -41,7 +41,7 @@ class Claim:
 
 def guessing(config: Config) -> float:
     """Return the error of guessing in percent; data without a known name are the digits of the smoke preset."""
-    known = KNOWN.get(config.data)
+    known = KNOWN.get(config.data.source)
     return 100 - 100 / (10 if known is None else len(known.classes))
 
 

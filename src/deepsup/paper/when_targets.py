@@ -10,7 +10,7 @@ from deepsup.studies.study import Method
 
 DEPTHS = (6, 12, 21, 30)
 NORMS = {"none": "no norm layers", "batch": "BatchNorm"}
-OPTIMIZERS = {"sgd": (0.01, 0.03, 0.1)}
+OPTIMIZERS = {"sgd": (0.01, 0.03, 0.1), "adamw": (0.0003, 0.001, 0.003)}
 """Optimizer -> the learning rates to choose from, the same with and without companions."""
 DEPTH, SIZE = 12, 500
 """Of the rows over the number of images, and of the rows over depth."""
@@ -41,8 +41,8 @@ def when(_preset: str) -> Plan:
 def pair(depth: int, norm: str, optimizer: str, size: int) -> tuple[Row, ...]:
     """Return one net with companions, the library's defaults, and without."""
     options = {"depth": depth, "widths": WIDTHS, "norm": norm, "init": "he"}
-    config = replace(NET, network_options=options, optimizer=optimizer, train_size=size, epochs=STEPS * BATCH // size)
-    configs = {WITH: config, WITHOUT: replace(config, taps=("none",))}
+    config = NET.replace(network_options=options, optimizer=optimizer, train_size=size, epochs=STEPS * BATCH // size)
+    configs = {WITH: config, WITHOUT: config.replace(taps=("none",))}
     what = f"{depth} layers, {NORMS[norm]}, {optimizer}, {size:,} digits"
     return tuple(
         Row(

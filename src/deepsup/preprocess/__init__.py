@@ -1,4 +1,4 @@
-"""Arrays -> float tensors: normalisation (fitted on train, applied to all) and augmentation (whole batches)."""
+"""Normalization, fitted on the training part, and augmentation of whole batches."""
 
 from deepsup.preprocess.augment import AUGMENTATIONS as AUGMENTATIONS
 from deepsup.preprocess.augment import Augment, Draw

@@ -1,7 +1,7 @@
-"""A batch of images in, the batch shifted and mirrored out: whole batches at once, each image by its own draw.
+"""Augmentation: random shifts and flips of whole batches.
 
-What to do is drawn first and for all images of a batch, then applied to those that this process has: so the same images
-come out however many processes share them. Legend: B batch, C channels, H height, W width.
+The random draws are made for all images of a batch first and then applied to those of this process, so the result does
+not depend on the number of processes. Legend: B batch, C channels, H height, W width.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from deepsup.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """What happens to each image: where its window begins in the padded image, and whether it is mirrored."""
+    """The random draw of each image: where its crop begins in the padded image, and whether it is flipped."""
 
     top: Tensor
     left: Tensor
     mirrored: Tensor
 
     def of(self, which: slice) -> Draw:
-        """Return the draw of some of the images."""
+        """Return the draws of some of the images."""
         return Draw(self.top[which], self.left[which], self.mirrored[which])
 
 
 @dataclass(frozen=True)
 class Augment:
-    """Pad, cut a window of the original size out at random, mirror; after normalisation, where 0 is the mean."""
+    """Pad, crop at random to the original size and flip; after normalization, where 0 is the mean."""
 
     pad: int = 4
     border: Literal["zero", "reflect"] = "zero"
     offsets: int | None = None
-    """The window begins at 0..offsets-1; None: anywhere in the padded image, 0..2*pad."""
+    """The crop begins at 0..offsets-1; None: anywhere in the padded image, 0..2*pad."""
     flip: Literal["random", "alternating", "none"] = "random"
-    """random: a coin for each image and epoch; alternating: a coin for each image, then the other side every epoch."""
+    """random: drawn per image and epoch; alternating: drawn per image, then flipped every other epoch."""
 
     def __post_init__(self) -> None:
         if self.pad < 0 or not 1 <= self.places <= 2 * self.pad + 1:
@@ -49,11 +49,11 @@ class Augment:
 
     @property
     def places(self) -> int:
-        """In how many places along each side a window can begin."""
+        """The number of positions along each axis at which a crop can begin."""
         return 2 * self.pad + 1 if self.offsets is None else self.offsets
 
     def draw(self, coins: Tensor, epoch: int, generator: torch.Generator) -> Draw:
-        """Draw for B images; ``coins`` [B] in {0, 1} are the images' own, the same in every epoch."""
+        """Draw for B images; ``coins`` [B] in {0, 1} belong to the images and are the same in every epoch."""
         count = (len(coins),)
         top = torch.randint(self.places, count, generator=generator)
         left = torch.randint(self.places, count, generator=generator)
@@ -66,7 +66,7 @@ class Augment:
         return Draw(top, left, mirrored.bool())
 
     def __call__(self, images: Tensor, draw: Draw) -> Tensor:
-        """[B,C,H,W] -> the same shape in channels_last, window and mirror of each image as drawn."""
+        """Crop and flip [B,C,H,W] as drawn -> the same shape in channels_last."""
         height, width = images.shape[2:]
         if self.border == "reflect" and self.pad >= min(height, width):
             raise DataError(f"cannot reflect {self.pad} pixels of images {height}x{width}; expected a smaller pad")
@@ -108,4 +108,4 @@ AUGMENTATIONS: dict[str, Augment | None] = {
     "crop": Augment(flip="none"),
     "caffe": Augment(offsets=8),
 }
-"""crop-flip is the paper's, caffe what its authors' code did (offsets 0..7 of 0..8), crop is for digits."""
+"""crop-flip is the paper's, caffe that of its authors' code (offsets 0..7 of 0..8), crop is for digits."""

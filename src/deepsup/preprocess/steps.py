@@ -1,6 +1,6 @@
-"""Float images in, float images out: standardisation, GCN, ZCA and LCN, each a table of constants and two functions.
+"""The steps of a normalization: standardization, GCN, ZCA and LCN.
 
-A step that learns (Standardize, ZCA) returns what it learned as named tensors; a step that does not returns none.
+``fit`` returns what a step learns (Standardize, ZCA) as named tensors, or none.
 Legend: B batch, C channels, H height, W width, D = C*H*W. Constants and their sources: docs/data.md.
 """
 
@@ -17,33 +17,33 @@ from torch import Tensor
 from deepsup.errors import DataError
 
 Stream = Callable[[], Iterator[Tensor]]
-"""Gives the training images, float64 [B,C,H,W], from the first to the last, as often as it is called."""
+"""Returns an iterator over all training images, float64 [B,C,H,W], on every call."""
 Arrays = dict[str, Tensor]
 
 
 class Step(Protocol):
-    """What every step can do."""
+    """The interface of a step."""
 
     name: ClassVar[str]
     slow: ClassVar[bool]
-    """Whether a fit takes long enough to be worth a file."""
+    """Whether a fit takes so long that it is cached in a file."""
 
     def fit(self, stream: Stream) -> Arrays:
         """Learn from the training images."""
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:
-        """Return the images, changed; the given ones may be written over."""
+        """Return the transformed images; the input may be overwritten."""
 
 
 @dataclass(frozen=True)
 class Standardize:
-    """Each channel minus its mean, over its deviation, both of the training images."""
+    """Subtract each channel's mean and divide by its standard deviation, both of the training images."""
 
     name: ClassVar[str] = "standardize"
     slow: ClassVar[bool] = False
 
     def fit(self, stream: Stream) -> Arrays:
-        """Learn mean and deviation [C]; a channel that never varies keeps its scale."""
+        """Learn mean and standard deviation [C]; a constant channel keeps its scale."""
         count, total = 0, torch.zeros(())
         for x in stream():
             count += x.shape[0] * x.shape[2] * x.shape[3]
@@ -55,9 +55,9 @@ class Standardize:
         return {"mean": mean, "deviation": torch.where(deviation > 0, deviation, 1.0)}
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:
-        """Return (x - mean) / deviation by channel."""
+        """Return (x - mean) / deviation per channel."""
         batch, channels, height, width = x.shape
-        # Rows of whole pixels: constants of W*C values make loops six times faster than constants of C values.
+        # Rows of whole pixels: vectors of W*C constants make the loops six times faster than vectors of C.
         rows = x.permute(0, 2, 3, 1).reshape(-1, width * channels)
         rows = rows.sub_(arrays["mean"].repeat(width)).div_(arrays["deviation"].repeat(width))
         return rows.view(batch, height, width, channels).permute(0, 3, 1, 2)
@@ -65,7 +65,7 @@ class Standardize:
 
 @dataclass(frozen=True)
 class GCN:
-    """Global contrast normalisation: each image minus its mean, then to one norm (or deviation) over all its values."""
+    """Global contrast normalization: subtract each image's mean and scale it to one norm (or standard deviation)."""
 
     scale: float = 55.0
     by: Literal["norm", "deviation"] = "norm"
@@ -80,13 +80,13 @@ class GCN:
         if self.by not in ("norm", "deviation"):
             raise DataError(f"GCN by {self.by!r}; expected 'norm' or 'deviation'")
 
-    def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is its own measure
+    def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is normalized independently
         """Learn nothing."""
         return {}
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:  # noqa: ARG002
-        """Return scale * (x - mean) / sqrt(bias + |x - mean|^2), the mean square taken by D-1 for a deviation."""
-        # in float64, or the mean of equal values is off by a hair, which an image of one colour shows at full contrast
+        """Return scale * (x - mean) / sqrt(bias + |x - mean|^2), with the mean square over D-1 for a deviation."""
+        # in float64: a rounding error of the mean would become noise at full contrast in an image of one colour
         x = x.sub_(x.mean((1, 2, 3), keepdim=True, dtype=torch.float64).to(x.dtype))
         squares = (x * x).sum((1, 2, 3), keepdim=True)
         if self.by == "deviation":
@@ -98,7 +98,7 @@ class GCN:
 
 @dataclass(frozen=True)
 class ZCA:
-    """Whitening that stays closest to the image: (x - mean) P with P = (covariance + bias I)^(-1/2)."""
+    """The whitening that stays closest to the image: (x - mean) P with P = (covariance + bias I)^(-1/2)."""
 
     bias: float = 0.1
     name: ClassVar[str] = "zca"
@@ -142,10 +142,10 @@ class ZCA:
 
 @dataclass(frozen=True)
 class LCN:
-    """Local contrast normalisation of every channel by itself, with a Gaussian window and a border of zeros.
+    """Local contrast normalization per channel, with a Gaussian window and zero padding.
 
-    The published code of this recipe returned from inside its loop over channels for a time, so that only the first one
-    was normalised; the experiments of 2013 did all of them, and so does this.
+    Later versions of the published code return from inside the loop over channels, so that only the first channel is
+    normalized. The experiments of 2013 normalized all channels, and so does this class.
     """
 
     size: int = 7
@@ -158,23 +158,23 @@ class LCN:
         if self.size < 1 or self.size % 2 == 0 or self.sigma <= 0 or self.threshold <= 0:
             raise DataError(f"{self}; expected an odd size, and a sigma and a threshold above 0")
 
-    def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is its own measure
+    def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is normalized independently
         """Learn nothing."""
         return {}
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:  # noqa: ARG002
         """Return (x - G*x) / max(d, mean of d, threshold) with d = sqrt(G*x^2) of the uncentred x."""
-        x = x.contiguous()  # one plane a channel, for the products with matrices
+        x = x.contiguous()  # one plane per channel, for the matrix products
         divisor = self._blur(x * x).clamp_(min=0).sqrt_()
         floor = divisor.mean((2, 3), keepdim=True).clamp_(min=self.threshold)
         return x.sub_(self._blur(x)).div_(torch.maximum(divisor, floor))
 
     def _blur(self, x: Tensor) -> Tensor:
-        """Blur columns, then rows: as products with band matrices, eleven times faster here than convolutions."""
+        """Blur columns, then rows: products with band matrices are eleven times faster here than convolutions."""
         return self._band(x.shape[2], x) @ x @ self._band(x.shape[3], x).T
 
     def _band(self, n: int, like: Tensor) -> Tensor:
-        """The window around each of n places, [n,n]; what lies outside counts as 0."""
+        """Return the window around each of n positions, [n,n]; values outside count as 0."""
         places = torch.arange(n, dtype=like.dtype, device=like.device)
         offsets = places[:, None] - places
         weights = torch.exp(-(offsets**2) / (2 * self.sigma**2)) * (offsets.abs() <= self.size // 2)

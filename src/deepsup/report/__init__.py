@@ -1,4 +1,4 @@
-"""Records -> pictures and pages; never needs torch."""
+"""Figures and HTML pages from the records of runs. Never needs torch."""
 
 from deepsup.report.image_figure import draw_image
 from deepsup.report.method_figures import draw_methods

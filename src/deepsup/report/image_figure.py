@@ -1,4 +1,4 @@
-"""What the layers of a run say of one image in, a picture of the image and its maps out."""
+"""Draw one image and its feature maps."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,8 +12,8 @@ from deepsup.report.read import read_run
 
 
 def draw_image(run: Path, found: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Path | None:
-    """Draw into the run's ``plots/``; return the PNG's path, or nothing where the net has no maps."""
-    record = replace(read_run(run), inside=dict(found), arrays=dict(arrays))
+    """Draw into the run's ``plots/``; return the PNG's path, or None if the net has no maps."""
+    record = replace(read_run(run), insight=dict(found), arrays=dict(arrays))
     drawing = draw_maps([record])
     if drawing is None:
         return None

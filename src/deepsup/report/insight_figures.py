@@ -1,4 +1,4 @@
-"""What was found inside a net in, pictures out: confusion, feature maps, filters.
+"""Figures of what a net knows: confusion matrix, feature maps, filters.
 
 C channels, H height, W width, K classes.
 """
@@ -16,17 +16,17 @@ from deepsup.report.names import width
 from deepsup.report.read import RunRecord
 from deepsup.report.style import INK, Drawing
 
-KEPT = 30  # percent of activations that a feature map shows, as in the paper's Fig. 3
-TILE, GAP = 54, 6  # pixels of one small picture, and between two
-NUMBERED_CLASSES = 12  # a confusion matrix of more classes shows shades alone
+KEPT = 30  # percent of the activations in a feature map, as in the paper's Fig. 3
+TILE, GAP = 54, 6  # pixels of a small picture, and between two
+NUMBERED_CLASSES = 12  # a confusion matrix of more classes shows only shades
 MISTAKES = "#9c2a00"
-WHITE_FROM = 0.68  # opacity of a mistake from which on white numbers are read more easily, on light and dark paper
+WHITE_FROM = 0.68  # opacity above which white numbers are more readable, on light and dark backgrounds
 
 
 def draw_confusion(run: RunRecord) -> Drawing | None:
-    """Draw how often the output says each class (columns) of the images of each class (rows): right ones in grey."""
-    counts = np.array(run.inside.get("layers", {}).get("output", {}).get("confusion", []), dtype=float)
-    classes = [str(each) for each in run.inside.get("classes", [])]
+    """Draw the confusion matrix of the output: true classes in rows, predicted classes in columns."""
+    counts = np.array(run.insight.get("layers", {}).get("output", {}).get("confusion", []), dtype=float)
+    classes = [str(each) for each in run.insight.get("classes", [])]
     if counts.ndim != 2 or len(classes) != len(counts):
         return None
     most = worst_confusion(counts, classes)
@@ -45,15 +45,15 @@ def draw_confusion(run: RunRecord) -> Drawing | None:
         names, places = classes[::every], range(0, len(classes), every)
         drawing.name_ticks(axes.yaxis, places, names)
         drawing.name_ticks(axes.xaxis, places, names, turned=max(map(width, names)) > 2)
-        axes.set_xlabel("what the net says")
-        axes.set_ylabel("what it is")
+        axes.set_xlabel("predicted class")
+        axes.set_ylabel("true class")
     return drawing
 
 
 def confusion_shades(counts: np.ndarray) -> np.ndarray:
-    """Turn counts [K,K] into colours [K,K,4]: mistakes red, as opaque as their share of the class, the diagonal grey.
+    """Return the colours [K,K,4] of counts [K,K]: mistakes are red, by their share of the class; the diagonal is grey.
 
-    The worst mistake is fully opaque, whatever the diagonal holds; where there is none, the paper shows.
+    The largest share of mistakes is fully opaque, for any diagonal; cells without mistakes are transparent.
     """
     rows = counts.sum(1, keepdims=True)
     share = np.divide(counts, rows, out=np.zeros_like(counts), where=rows > 0)  # a class may have no test image
@@ -67,27 +67,27 @@ def confusion_shades(counts: np.ndarray) -> np.ndarray:
 
 
 def worst_confusion(counts: np.ndarray, classes: Sequence[str]) -> str:
-    """Say which two classes are mixed up most."""
+    """Return which two classes are confused most often."""
     off = counts - np.diag(np.diag(counts))
     if not off.any():
-        return "No image gets a wrong label."
+        return "No image is misclassified."
     row, column = np.unravel_index(off.argmax(), off.shape)
-    return f"Most often mixed up: {int(off[row, column])} images of {classes[row]} taken for {classes[column]}."
+    return f"Most frequent mistake: {int(off[row, column])} images of {classes[row]} classified as {classes[column]}."
 
 
 def draw_maps(runs: Sequence[RunRecord]) -> Drawing | None:
-    """Draw one image of each class and what of it the layer lets through: the top 30 % of activations, nets beside."""
-    held = [run for run in runs if "merged" in run.arrays and "images" in run.arrays]
-    if not held:
+    """Draw one image per class and the top 30 % of the layer's activations, for several nets side by side."""
+    inspected = [run for run in runs if "merged" in run.arrays and "images" in run.arrays]
+    if not inspected:
         return None
-    layer, labels = held[0].inside["maps"]["layer"], held[0].inside["maps"]["labels"]
-    images, channels = held[0].arrays["images"], 3 if len(held) > 1 else 6
+    layer, labels = inspected[0].insight["maps"]["layer"], inspected[0].insight["maps"]["labels"]
+    images, channels = inspected[0].arrays["images"], 3 if len(inspected) > 1 else 6
     rows = [("image", [coloured(as_picture(image), "gray") for image in images])]
-    for run in held:
+    for run in inspected:
         rows.append((f"{run.label}, all", [coloured(picture) for picture in run.arrays["merged"]]))
-        for place, channel in enumerate(run.inside["maps"]["channels"][:channels]):
+        for place, channel in enumerate(run.insight["maps"]["channels"][:channels]):
             rows.append((f"map {channel}", [coloured(maps[place]) for maps in run.arrays["maps"]]))
-    nets = " beside ".join(run.label for run in held)
+    nets = " and ".join(run.label for run in inspected)
     alt = f"Feature maps of {layer}, {nets}: one image of each of {len(images)} classes, its top {KEPT} % activations."
     drawing = Drawing("feature-maps", alt, (0.42 * len(images) + 1.9, 0.42 * len(rows) + 0.5))
     with drawing as axes:
@@ -118,7 +118,7 @@ def draw_filters(run: RunRecord) -> Drawing | None:
 
 
 def show_grid(axes: Any, rows: Sequence[Sequence[np.ndarray]]) -> None:
-    """Show pictures [H,W,4] in rows as one image, each stretched to the same square, with clear gaps."""
+    """Show pictures [H,W,4] in rows as one image, each resized to the same square, with transparent gaps."""
     side = TILE + GAP
     sheet = np.zeros((len(rows) * side, len(rows[0]) * side, 4), np.uint8)
     for top, row in enumerate(rows):
@@ -131,7 +131,7 @@ def show_grid(axes: Any, rows: Sequence[Sequence[np.ndarray]]) -> None:
 
 
 def coloured(picture: np.ndarray, shades: str = "cividis") -> np.ndarray:
-    """Turn a picture [H,W], from its lowest value to its highest, or [H,W,3] as it is, into [H,W,4] of uint8."""
+    """Return a picture [H,W], scaled from its lowest to its highest value, or [H,W,3] unchanged, as uint8 [H,W,4]."""
     if picture.ndim == 3:
         return np.dstack([picture, np.full(picture.shape[:2], 255, np.uint8)])
     colours: np.ndarray = mpl.colormaps[shades](stretched(picture.astype(np.float32)), bytes=True)
@@ -139,19 +139,19 @@ def coloured(picture: np.ndarray, shades: str = "cividis") -> np.ndarray:
 
 
 def stretched(values: np.ndarray) -> np.ndarray:
-    """Return values as uint8 from black, the lowest, to white, the highest."""
+    """Return values as uint8, scaled from black (lowest) to white (highest)."""
     low, high = float(values.min()), float(values.max())
     stretch: np.ndarray = (255 * (values - low) / (high - low or 1)).astype(np.uint8)
     return stretch
 
 
 def as_picture(image: np.ndarray) -> np.ndarray:
-    """Turn an image [C,H,W] into [H,W] or [H,W,3]; of more or fewer channels than a picture has, the first."""
+    """Return an image [C,H,W] as [H,W] or [H,W,3]; of other numbers of channels, the first ones."""
     return np.moveaxis(image[:3], 0, -1) if len(image) >= 3 else image[0]
 
 
 def picture_uri(image: np.ndarray) -> str:
-    """Return an image [C,H,W] of uint8 as a PNG inside an address."""
+    """Return an image [C,H,W] of uint8 as a data URI with a PNG."""
     out = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(as_picture(image))).save(out, "PNG")
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode()

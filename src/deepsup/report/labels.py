@@ -1,4 +1,4 @@
-"""Runs in, the same runs out with names and labels that tell them apart: what differs between them, else the folder."""
+"""Give runs distinct names and labels: by the settings in which they differ, or by folder."""
 
 import json
 import os
@@ -11,33 +11,33 @@ from typing import Any
 from deepsup.report.names import shorten
 from deepsup.report.read import RunRecord
 
-NONE = "\N{EN DASH}"  # where there is no number
-LONGEST = 24  # letters of a value that is part of a label
+NONE = "\N{EN DASH}"  # for missing numbers
+LONGEST = 24  # characters of a value in a label
 
 
-def tell_apart(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return the runs with names and labels of their own."""
+def labelled(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the runs with distinct names and labels."""
     names = unique_names([run.folder for run in runs])
     named = [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
     labels = {method: labels_of([run for run in named if run.method == method]) for method in {r.method for r in named}}
-    return [replace(run, told=labels[run.method][run.name]) for run in named]
+    return [replace(run, own_label=labels[run.method][run.name]) for run in named]
 
 
 def labels_of(runs: Sequence[RunRecord]) -> dict[str, str]:
-    """Return name -> label of runs of one method: with one knob of the config if that is enough, or two."""
+    """Return name -> label of runs of one method: with one setting of the config if that is enough, or two."""
     if len(runs) == 1:
         return {runs[0].name: runs[0].method}
     keys = dict.fromkeys(key for run in runs for key in run.config)
     other = [key for key in keys if len({shown(run.config.get(key)) for run in runs}) > 1]
     for chosen in [(key,) for key in other] + list(combinations(other, 2)):
-        said = {run.name: f"{run.method}, {', '.join(told_knob(run, key) for key in chosen)}" for run in runs}
+        said = {run.name: f"{run.method}, {', '.join(labelled_setting(run, key) for key in chosen)}" for run in runs}
         if len(set(said.values())) == len(runs):
             return said
     return {run.name: run.name for run in runs}
 
 
-def told_knob(run: RunRecord, key: str) -> str:
-    """Say the value of one knob in a few letters."""
+def labelled_setting(run: RunRecord, key: str) -> str:
+    """Say the value of one setting in a few letters."""
     value = run.config.get(key)
     if key == "data":
         value = Path(str(value)).name
@@ -46,12 +46,12 @@ def told_knob(run: RunRecord, key: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """Say a knob's value in one line."""
+    """Say a setting's value in one line."""
     return value if isinstance(value, str) else NONE if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def unique_names(folders: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Return the folders' own names, with as much of the path before them as tells them apart.
+    """Return the names of folders, with as much of their paths as makes them distinct.
 
     >>> unique_names(["runs/a/dsn", "runs/b/dsn"])
     ['a/dsn', 'b/dsn']

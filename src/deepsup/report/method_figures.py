@@ -1,4 +1,4 @@
-"""The table of a comparison and its runs in, pictures of the four methods out, as the paper's Fig. 2 has them."""
+"""Figures of the four methods of a comparison, as in the paper's Fig. 2."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,9 +18,9 @@ def draw_methods(comparison: Mapping[str, Any], folder: Path) -> Path:
 
 
 def methods_figure(comparison: Mapping[str, Any]) -> Drawing:
-    """Draw the test error of every method: every seed, the mean, the deviation."""
+    """Draw the test error of every method: each seed, the mean, the standard deviation."""
     methods = comparison["methods"]
-    said = ", ".join(f"{method} {told_error(each)}" for method, each in methods.items())
+    said = ", ".join(f"{method} {error_text(each)}" for method, each in methods.items())
     drawing = Drawing("methods", f"Test error of the four methods, percent: {said}.", size=(WIDTH, 3.2))
     with drawing as axes:
         for place, (method, each) in enumerate(methods.items()):
@@ -43,7 +43,7 @@ def methods_figure(comparison: Mapping[str, Any]) -> Drawing:
 
 
 def meanings(methods: Iterable[str]) -> list[Line2D]:
-    """Return what filled, hollow and the dots mean, for a legend."""
+    """Return the legend entries of filled and hollow markers and of the dots."""
     kinds = {method.startswith("DSN"): mark(method) for method in methods}
     words = {True: "with companions (DSN)", False: "plain net (CNN)"}
     handles = [
@@ -55,7 +55,7 @@ def meanings(methods: Iterable[str]) -> list[Line2D]:
 
 
 def draw_differences(comparison: Mapping[str, Any]) -> Drawing | None:
-    """Draw the differences between methods with their 95 % intervals: left of 0 the first of a pair is better."""
+    """Draw the differences between methods with their 95 % intervals: below 0, the first of a pair is better."""
     pairs = {pair: each for pair, each in comparison.get("differences", {}).items() if each["interval"]}
     if not pairs:
         return None
@@ -82,7 +82,7 @@ def draw_differences(comparison: Mapping[str, Any]) -> Drawing | None:
 
 
 def draw_epochs(comparison: Comparison) -> Drawing | None:
-    """Draw the error of the four methods over the epochs (Fig. 2a): test errors where recorded."""
+    """Draw the error of the four methods over the epochs (Fig. 2a): test errors if recorded."""
     tested = any("test_error" in record for runs in comparison.runs.values() for run in runs for record in run.metrics)
     key, what = ("test_error", "test error, %") if tested else ("error", "error in training, %")
     drawing = Drawing("epochs", f"{what[:-3]} of the four methods over the epochs, mean over seeds.".capitalize())
@@ -107,7 +107,7 @@ def draw_epochs(comparison: Comparison) -> Drawing | None:
 
 
 def draw_train_and_test(comparison: Comparison) -> Drawing | None:
-    """Draw each method's error at the end, in training and on the test set (Fig. 2c)."""
+    """Draw the final training and test error of each method (Fig. 2c)."""
     trained = {
         method: float(np.mean([number(run.metrics[-1].get("error")) for run in runs if run.metrics]))
         for method, runs in comparison.runs.items()
@@ -133,7 +133,7 @@ def draw_train_and_test(comparison: Comparison) -> Drawing | None:
 
 
 def draw_sizes(comparisons: Sequence[Comparison]) -> Drawing | None:
-    """Draw the test error against the size of the training set, with deviations (Fig. 2b), of several comparisons."""
+    """Draw the test error of several comparisons against the size of the training set (Fig. 2b)."""
     sized = [
         (size_of(comparison), comparison) for comparison in sorted(comparisons, key=size_of) if size_of(comparison)
     ]
@@ -156,19 +156,19 @@ def draw_sizes(comparisons: Sequence[Comparison]) -> Drawing | None:
 
 
 def size_of(comparison: Comparison) -> int:
-    """Return how many images a comparison trained on, 0 where it is not known."""
+    """Return the number of training images, or 0 if it is unknown."""
     given = comparison.table.get("config", {}).get("train_size")
     results = [run.result for runs in comparison.runs.values() for run in runs if run.result]
     return int(given or (results[0].get("train_images", 0) if results else 0))
 
 
-def told_error(each: Mapping[str, Any]) -> str:
-    """Say a mean and its deviation."""
+def error_text(each: Mapping[str, Any]) -> str:
+    """Return a mean and its standard deviation as text."""
     return f"{each['mean']:.2f}" + (f" ± {each['deviation']:.2f}" if each["deviation"] is not None else "")
 
 
 def subject(comparison: Mapping[str, Any]) -> str:
-    """Say what was trained on what."""
+    """Return the network, the data and the number of seeds as text."""
     config, seeds = comparison["config"], len(comparison["seeds"])
     images = f"{config['train_size']:,} images of " if config.get("train_size") else ""
     return f"{config['network']} on {images}{Path(config['data']).name}, {seeds} seed{'s' if seeds != 1 else ''}"

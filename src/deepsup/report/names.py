@@ -1,6 +1,6 @@
-"""Names as users give them, long or in any script -> what fits into a figure and can be drawn.
+"""Shorten names, long or in any script, so that they fit in a figure and can be drawn.
 
-A browser has fonts for every script, so the SVG keeps the name itself. A PNG has the fonts that are installed here.
+A browser has fonts for every script, so an SVG keeps the name. A PNG only has the installed fonts.
 """
 
 import unicodedata
@@ -18,7 +18,7 @@ FONTS = ["DejaVu Sans", *(name for name in _CJK if name in _INSTALLED), "sans-se
 
 
 def shorten(name: str, limit: int) -> str:
-    """Cut a name in the middle to a width of ``limit`` letters; a Chinese, Japanese or Korean one counts as two.
+    """Shorten a name in the middle to ``limit`` characters; a Chinese, Japanese or Korean one counts as two.
 
     >>> shorten("golden retriever puppy", 14)
     'golden re…uppy'
@@ -37,12 +37,12 @@ def shorten(name: str, limit: int) -> str:
 
 
 def width(name: str) -> int:
-    """Return how many Latin letters a name is wide."""
+    """Return the width of a name in Latin characters."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in name)
 
 
 def drawable_name(name: str, limit: int) -> str:
-    r"""Return a name that fits and has no letter without a glyph: such a letter is written as its number.
+    r"""Return a name that fits, with characters without a glyph written as their Unicode numbers.
 
     >>> drawable_name("a \ue000", 14)
     'a \\ue000'
@@ -51,12 +51,12 @@ def drawable_name(name: str, limit: int) -> str:
 
 
 def has_glyphs(name: str) -> bool:
-    """Whether every letter of a name can be drawn; white space always can."""
+    """Whether every character of a name can be drawn; white space always can."""
     return all(letter.isspace() or ord(letter) in glyphs() for letter in name)
 
 
 @cache
 def glyphs() -> frozenset[int]:
-    """Return the letters that the fonts of a PNG can draw."""
+    """Return the characters that the fonts of a PNG can draw."""
     fonts = [get_font(findfont(FontProperties(family=[family]))) for family in FONTS]
     return frozenset(number for font in fonts for number in font.get_charmap())

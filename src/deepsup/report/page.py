@@ -1,4 +1,4 @@
-"""Sections of text, tables, figures and small pictures in, one self-contained HTML page out."""
+"""Render sections of text, tables and figures as one self-contained HTML page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class PageTable:
 
 @dataclass
 class Shown:
-    """A drawing with the sentence under it."""
+    """A drawing with its caption."""
 
     drawing: Drawing
     caption: str
@@ -34,7 +34,7 @@ class Shown:
 
 @dataclass
 class Picture:
-    """A small image with words under it."""
+    """A small image with lines of text under it."""
 
     uri: str
     alt: str
@@ -52,30 +52,30 @@ class Section:
     figures: list[Shown] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
     commands: list[tuple[str, str]] = field(default_factory=list)
-    """Why, and what to type."""
+    """Reason and command."""
     folded: bool = False
 
     def show(self, drawing: Drawing | None, caption: str) -> None:
-        """Add a drawing, where there was something to draw."""
+        """Add a drawing, if there is one."""
         if drawing is not None:
             self.figures.append(Shown(drawing, caption))
 
     def set_apart(self, name: str) -> None:
-        """Name what the section is about, where a page is about several."""
+        """Add a name to the title and to the file names, for a page about several runs."""
         self.title = f"{name}: {self.title[0].lower()}{self.title[1:]}"
         for figure in self.figures:
             figure.drawing.name = f"{name.replace('/', '-')}-{figure.drawing.name}"
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to read in it."""
+        """Whether the section has no content."""
         return not (self.text or self.cards or self.tables or self.figures or self.pictures or self.commands)
 
 
 def render(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
     """Return the page; every text in it is escaped.
 
-    lead: what was done and what came out, one paragraph each.
+    lead: the paragraphs of the introduction.
     """
     environment = Environment(
         loader=PackageLoader("deepsup.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,

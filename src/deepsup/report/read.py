@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from deepsup.config import current
 from deepsup.errors import RunError
 from deepsup.runs.folder import RunFolder
 
@@ -22,17 +23,17 @@ class RunRecord:
     environment: dict[str, Any]
     metrics: list[dict[str, Any]]
     result: dict[str, Any] | None
-    inside: dict[str, Any] = field(default_factory=dict)
-    """What its layers know: see docs/inside.md."""
+    insight: dict[str, Any] = field(default_factory=dict)
+    """What its layers know: see docs/insight.md."""
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    """Images and maps that belong to ``inside``."""
-    told: str = ""
-    """What tells it from the other runs on a page, where its method does not."""
+    """Images and maps that belong to ``insight``."""
+    own_label: str = ""
+    """The label that distinguishes it from other runs of its method on a page."""
 
     @property
     def label(self) -> str:
         """What a figure calls it."""
-        return self.told or self.method
+        return self.own_label or self.method
 
     @property
     def supervised(self) -> bool:
@@ -71,8 +72,8 @@ def read_run(folder: Path) -> RunRecord:
         environment=read_json(folder / "environment.json") or {},
         metrics=[record for record in run.metrics if isinstance(record, dict)],
         result=read_json(folder / "result.json"),
-        inside=read_json(folder / "inside.json") or {},
-        arrays=read_arrays(folder / "inside.npz"),
+        insight=read_json(run.insight_file(".json")) or {},
+        arrays=read_arrays(run.insight_file(".npz")),
     )
 
 
@@ -89,12 +90,12 @@ def read_comparison(folder: Path) -> Comparison:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read a run's knobs as they stand there: an older or newer version may have had others."""
+    """Read a run's settings as they stand there: an older or newer version may have had others."""
     try:
         held = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise RunError(f"cannot read {path}: {error}; expected the config of a run") from error
-    return held if isinstance(held, dict) else {}
+    return {key: current(key, value) for key, value in held.items()} if isinstance(held, dict) else {}
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

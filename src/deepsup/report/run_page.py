@@ -1,11 +1,11 @@
-"""The records of one run, or of several, in; the sections of the page about them out."""
+"""The sections of the page about one run or several."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deepsup.report import insight_figures as knowledge
+from deepsup.report import insight_figures
 from deepsup.report import layer_figures as layers
 from deepsup.report import training_figures as training
 from deepsup.report.labels import NONE, shown
@@ -14,29 +14,29 @@ from deepsup.report.read import RunRecord
 from deepsup.report.style import number
 
 PROBES = (
-    "How well can the class be read off each layer? A linear probe answers that: a linear classifier fitted on the "
-    "layer's output, while the trained net stays as it is. The companions, which were trained together with the net, "
-    "give answers of their own."
+    "How well does each layer separate the classes? A linear probe measures that: a linear classifier fitted to the "
+    "layer's output, while the trained net stays fixed. The companions were trained together with the net and have "
+    "errors of their own."
 )
 BY_LAYER = "Test error of a linear probe on each layer, and of the output. Lower is better."
-FIRST_RIGHT = "The layer from which on all layers and the output say the right class."
-GRADIENTS = "The variance, over a layer's weights, of the gradient at one step, averaged over the steps recorded."
+FIRST_RIGHT = "The first layer from which all later layers and the output predict the right class."
+GRADIENTS = "The variance of the gradient over a layer's weights at one step, averaged over the recorded steps."
 RATIO = "The paper reports 4.55 for the first convolution."
-MAPS = "One image per class. Of each image's activations only the top 30 % are shown, as in the paper's Fig. 3."
+MAPS = "One image per class. Only the top 30 % of each image's activations are shown, as in the paper's Fig. 3."
 CONFUSION = (
-    "Test images: rows are what they are, columns what the net says. Grey is right. Red is wrong: the stronger the "
+    "Test images: rows are true classes, columns predicted classes. Grey is right. Red is wrong: the stronger the "
     "colour, the larger the share of that class."
 )
-INSPECT = "Not recorded in this run; deepsup inspect finds it."
+INSPECT = "Not recorded in this run; deepsup inspect adds it."
 
 
 def run_title(run: RunRecord) -> str:
-    """Return what the page is about."""
+    """Return the title of the page."""
     return f"{run.method}: {run.config.get('network', 'a net')} on {data_name(run)}"
 
 
 def run_lead(run: RunRecord) -> str:
-    """Say in two sentences what was trained on how many images, and what came out."""
+    """Return two sentences: what was trained on how many images, and the result."""
     result = run.result or {}
     taps = list(result.get("companions") or ((run.metrics or [{}])[-1].get("companion_errors") or {}))
     kind = (
@@ -51,18 +51,18 @@ def run_lead(run: RunRecord) -> str:
 
 
 def run_outcome(run: RunRecord) -> str:
-    """Say the test error, on how many images, and of which layers."""
+    """Return the test errors of the output and the companions as a sentence."""
     result = run.result or {}
     if not math.isfinite(number(result.get("error"))):
         return "It has no test error yet."
     images = f"{result['test_images']:,} test images" if result.get("test_images") else "the test images"
     hidden = ", ".join(f"{percent(error)} at {tap}" for tap, error in (result.get("companions") or {}).items())
-    own = f"; its companions' own errors are {hidden}" if hidden else ""
+    own = f"; the errors of its companions are {hidden}" if hidden else ""
     return f"It is wrong on {percent(result['error'])} of {images}{own}."
 
 
 def several_lead(runs: Sequence[RunRecord]) -> str:
-    """Say in two sentences which runs are beside each other and what came out."""
+    """Return two sentences about several runs: their test errors, and how to compare properly."""
     errors = ", ".join(f"{percent((run.result or {}).get('error'))} ({run.label})" for run in runs)
     return (
         f"{len(runs)} runs are shown side by side; their test errors are {errors}. Single runs do not show whether a "
@@ -76,7 +76,7 @@ def data_name(run: RunRecord) -> str:
 
 
 def run_sections(run: RunRecord, several: bool) -> list[Section]:
-    """Return everything known of one run."""
+    """Return all sections of one run."""
     parts = [summary(run), knows(run), course(run), mistakes(run), maps(run), settings(run)]
     for part in parts:
         if several:
@@ -85,7 +85,7 @@ def run_sections(run: RunRecord, several: bool) -> list[Section]:
 
 
 def summary(run: RunRecord) -> Section:
-    """Return the run in a few numbers."""
+    """Return the main numbers of the run."""
     result, last = run.result or {}, run.metrics[-1] if run.metrics else {}
     planned = run.config.get("epochs", "?") if not run.config.get("phases") else "?"
     state = "finished" if run.result is not None else f"running or stopped, epoch {len(run.metrics)} of {planned}"
@@ -109,8 +109,8 @@ def summary(run: RunRecord) -> Section:
 
 
 def knows(run: RunRecord) -> Section:
-    """Return what each layer knows: errors, confidence, where images are first right."""
-    section = Section("What each layer knows", PROBES if run.inside else INSPECT, tables=[layer_table(run)])
+    """Return what each layer knows: errors, confidence, and the layer at which images are first right."""
+    section = Section("What each layer knows", PROBES if run.insight else INSPECT, tables=[layer_table(run)])
     section.show(layers.draw_layers({run.label: [run]}), BY_LAYER)
     section.show(layers.draw_agreement([run]), FIRST_RIGHT)
     return section
@@ -119,22 +119,22 @@ def knows(run: RunRecord) -> Section:
 def layer_table(run: RunRecord) -> PageTable:
     """Return a row for every layer: its errors and confidences."""
     last = run.metrics[-1] if run.metrics else {}
-    result, inside = run.result or {}, run.inside.get("layers", {})
+    result, facts = run.result or {}, run.insight.get("layers", {})
     trained = {**(last.get("companion_errors") or {}), "output": last.get("error")}
     tested = {**(result.get("companions") or {}), "output": result.get("error")}
     rows = [
         [
             name, "output" if name == "output" else "companion", percent(tested.get(name)), percent(trained.get(name)),
-            plain(inside.get(name, {}).get("confidence_right")), plain(inside.get(name, {}).get("confidence_wrong")),
+            plain(facts.get(name, {}).get("confidence_right")), plain(facts.get(name, {}).get("confidence_wrong")),
         ]
         for name in tested | trained
     ]  # fmt: skip
-    for name, probe in run.inside.get("probes", {}).items():
+    for name, probe in run.insight.get("probes", {}).items():
         confidences = [plain(probe.get(f"confidence_{which}")) for which in ("right", "wrong")]
         rows.append(
             [name, "linear probe", percent(probe.get("error")), percent(probe.get("train_error")), *confidences]
         )
-    header = ["layer", "judged by", "test error", "training error", "confidence, right", "confidence, wrong"]
+    header = ["layer", "classifier", "test error", "training error", "confidence, right", "confidence, wrong"]
     return PageTable(header, rows)
 
 
@@ -145,7 +145,7 @@ def course(run: RunRecord) -> Section:
     section.show(training.draw_losses(run), "The objective, and its parts before they are weighted by alpha.")
     section.show(
         training.draw_activity(run),
-        "The fraction of steps at which a companion's loss was above gamma, so that it took part.",
+        "The fraction of steps in which a companion's loss was above gamma, so that it contributed.",
     )
     section.show(training.draw_gradients(run), GRADIENTS)
     if not run.metrics:
@@ -154,31 +154,31 @@ def course(run: RunRecord) -> Section:
 
 
 def mistakes(run: RunRecord) -> Section:
-    """Return the confusion matrix and the images that the net gets wrong and is surest of."""
+    """Return the confusion matrix and the misclassified images with the highest confidence."""
     section = Section("Mistakes")
-    section.show(knowledge.draw_confusion(run), CONFUSION)
-    absent = run.inside.get("absent", [])
+    section.show(insight_figures.draw_confusion(run), CONFUSION)
+    absent = run.insight.get("absent", [])
     if absent:
         section.text = f"No test image of: {', '.join(map(str, absent))}."
     images = run.arrays.get("mistakes", ())
-    for each, image in zip(run.inside.get("mistakes", []), images, strict=False):
-        said = [f"{each['label']} taken for {each['said']}", f"confidence {plain(each['confidence'])}"]
+    for each, image in zip(run.insight.get("mistakes", []), images, strict=False):
+        said = [f"{each['label']} classified as {each['said']}", f"confidence {plain(each['confidence'])}"]
         hidden = [f"{layer}: {label}" for layer, label in each.get("layers", {}).items()]
         alt = f"Test image {each['index']}, {said[0]}"
-        section.pictures.append(Picture(knowledge.picture_uri(image), alt, [*said, *hidden]))
+        section.pictures.append(Picture(insight_figures.picture_uri(image), alt, [*said, *hidden]))
     return section
 
 
 def maps(run: RunRecord) -> Section:
     """Return feature maps and filters."""
     section = Section("What the first layers see")
-    section.show(knowledge.draw_maps([run]), MAPS)
-    section.show(knowledge.draw_filters(run), "Filters of the first convolution.")
+    section.show(insight_figures.draw_maps([run]), MAPS)
+    section.show(insight_figures.draw_filters(run), "Filters of the first convolution.")
     return section
 
 
 def settings(run: RunRecord) -> Section:
-    """Return the config and the environment, folded away."""
+    """Return the config and the environment, folded."""
     knobs = [[key, shown(value)] for key, value in run.config.items()]
     where = [[key, shown(value)] for key, value in run.environment.items()]
     return Section(
@@ -189,7 +189,7 @@ def settings(run: RunRecord) -> Section:
 
 
 def side_by_side(runs: Sequence[RunRecord]) -> list[Section]:
-    """Return several runs beside each other: numbers, where their configs differ, and their layers."""
+    """Return several runs side by side: numbers, differing settings, and layers."""
     head = ["", *(run.label for run in runs)]
     rows: list[list[Any]] = [["run", *(run.name for run in runs)], ["method", *(run.method for run in runs)]]
     rows.append(["test error", *(percent((run.result or {}).get("error")) for run in runs)])
@@ -207,21 +207,21 @@ def side_by_side(runs: Sequence[RunRecord]) -> list[Section]:
     section.show(layers.draw_layers({run.label: [run] for run in runs}), BY_LAYER)
     section.show(layers.draw_agreement(runs), FIRST_RIGHT)
     section.show(gradient_ratio(runs), f"{GRADIENTS} {RATIO}")
-    section.show(knowledge.draw_maps(runs), MAPS)
+    section.show(insight_figures.draw_maps(runs), MAPS)
     return [section]
 
 
 def gradient_ratio(runs: Sequence[RunRecord]) -> Any:
-    """Draw the gradient variance of the nets with companions over those without, where there are both."""
+    """Draw the ratio of gradient variances with and without companions, if there are both."""
     ours, theirs = ([run for run in runs if run.supervised is kind] for kind in (True, False))
     return training.draw_gradient_ratio(ours, theirs) if ours and theirs else None
 
 
 def percent(value: Any) -> str:
-    """Say a percentage, or that there is none."""
+    """Return a percentage as text, or a dash."""
     return f"{value:.2f} %" if math.isfinite(number(value)) else NONE
 
 
 def plain(value: Any) -> str:
-    """Say a number, or that there is none."""
+    """Return a number as text, or a dash."""
     return f"{value:.3g}" if math.isfinite(number(value)) else NONE

@@ -1,4 +1,4 @@
-"""A drawing in, the same look out everywhere: SVG that takes the page's own ink, or PNG and SVG files for print."""
+"""The common style of all figures: SVG in the colours of the page, or PNG and SVG files for print."""
 
 import io
 import math
@@ -17,15 +17,15 @@ from matplotlib.text import Text
 
 from deepsup.report.names import FONTS, drawable_name, has_glyphs, shorten
 
-# Okabe and Ito's colours, told apart by colour-blind readers too, without those too pale on white or black
+# Okabe and Ito's colours for colour-blind readers, without those too pale on white or black
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
-# inches: narrow enough that ten points stay readable on a screen of 400 pixels
+# inches: so narrow that a 10-point font stays readable on a screen of 400 pixels
 WIDTH = 4.8
-# for print; on a page the text's colour, the paper's, and the blue that is read best on it take their place
+# for print; a page replaces them by its own colours of text, background and accent
 INK, PAPER = "#2b2f36", "#fefefe"
-# what colour and filling mean in every figure: blue and filled is a net with companions, grey and hollow a plain one
+# in every figure: blue and filled is a net with companions, grey and hollow a plain net
 SUPERVISED, PLAIN = "#0072b2", "#7a828e"
 XML = '<?xml version="1.0" encoding="utf-8"?>\n'
 
@@ -49,8 +49,8 @@ class Drawing:
 
     def __init__(self, name: str, alt: str, size: tuple[float, float] = (WIDTH, 3.0), axes: tuple[int, int] = (1, 1)):
         self.name, self.alt, self.size = name, alt, size
-        self.salt = name  # what keeps the ids of two figures on one page apart
-        self._names: dict[str, tuple[str, str]] = {}  # id of a text -> what a browser shows, and its tooltip
+        self.salt = name  # keeps the ids of two figures on one page distinct
+        self._names: dict[str, tuple[str, str]] = {}  # id of a text -> what a browser shows, and the tooltip
         with mpl.rc_context(_LOOK):
             self.figure = Figure(figsize=size, layout="constrained")
             self._axes = self.figure.subplots(*axes)
@@ -71,8 +71,8 @@ class Drawing:
         self, axis: Axis, places: Sequence[float], names: Sequence[str], limit: int = 14, turned: bool = False,
         **style: Any,
     ) -> None:  # fmt: skip
-        """Write names at an axis: long ones are cut in the middle, and a tooltip shows them whole."""
-        if turned:  # held at the end next to the axis: the SVG's name may be shorter than the one that is laid out
+        """Write names at an axis: long ones are shortened, and a tooltip shows them in full."""
+        if turned:  # anchored at the axis: the name in the SVG may be shorter than the one in the layout
             above = axis.get_tick_params().get("labeltop", False)
             style |= {"rotation": 90, "rotation_mode": "anchor", "ha": "left" if above else "right", "va": "center"}
         axis.set_ticks(places, [drawable_name(name, limit) for name in names], **style)
@@ -80,7 +80,7 @@ class Drawing:
             self._name(text, name, limit)
 
     def _name(self, text: Text, name: str, limit: int) -> None:
-        """Draw a name in what letters there are; the SVG leaves the others to the browser."""
+        """Draw a name in the available characters; the SVG leaves all others to the browser."""
         drawn, shown = drawable_name(name, limit), shorten(name, limit)
         if drawn != name:
             text.set_text(drawn)
@@ -88,8 +88,8 @@ class Drawing:
             self._names[f"name{len(self._names)}"] = (shown, name)
 
     def svg(self) -> str:
-        """Return the SVG element for a page: no background, the page's own colours, ids of its own."""
-        # ids repeat from one figure to the next, but for those that something refers to
+        """Return the SVG element for a page: no background, the page's colours, unique ids."""
+        # only ids that are referred to are unique; drop the others
         text = re.sub(r' id="(?:figure|axes|patch|line2d|text|matplotlib|xtick|ytick|legend)[^"]*"', "", self._drawn)
         for colour, own in ((INK, "currentColor"), (PAPER, "var(--paper)"), (SUPERVISED, "var(--accent)")):
             text = text.replace(colour, own)
@@ -104,31 +104,31 @@ class Drawing:
         return self.save_png(folder / f"{self.name}.png")
 
     def save_png(self, path: Path) -> Path:
-        """Write the PNG alone, on white; return its path."""
+        """Write only the PNG, on white; return its path."""
         with mpl.rc_context(_LOOK):
             self.figure.savefig(path, dpi=150, facecolor="white")
         return path
 
     @cached_property
     def _drawn(self) -> str:
-        """The SVG element as it is drawn, without a background."""
+        """The SVG element as drawn, without a background."""
         out = io.StringIO()
         with mpl.rc_context({**_LOOK, "svg.hashsalt": self.salt}):
             self.figure.draw_without_rendering()
-            self.figure.set_layout_engine("none")  # laid out once, for SVG and PNG alike
+            self.figure.set_layout_engine("none")  # one layout for SVG and PNG
             self.figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         drawn = out.getvalue()
         drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
         return re.sub(r'<g id="(name\d+)">(\s*<text[^>]*>).*?</text>', self._named, drawn, flags=re.DOTALL)
 
     def _named(self, found: re.Match[str]) -> str:
-        """Return a text of the SVG with the name itself in it, and a tooltip."""
+        """Return a text element of the SVG with the name and a tooltip."""
         shown, whole = self._names[found[1]]
         return f"<g><title>{escape(whole)}</title>{found[2]}{escape(shown)}</text>"
 
 
 def tidy(axes: Axes, xlabel: str, ylabel: str) -> None:
-    """Label the axes, and leave only the lines that help reading."""
+    """Label the axes and remove lines that do not help."""
     axes.set_xlabel(xlabel)
     axes.set_ylabel(ylabel)
     axes.grid(axis="y", color="#888888", alpha=0.25)
@@ -137,7 +137,7 @@ def tidy(axes: Axes, xlabel: str, ylabel: str) -> None:
 
 
 def look(index: int, supervised: bool = True) -> dict[str, Any]:
-    """Return colour, marker and dashes of the line ``index``: told apart in grey and by colour-blind readers too."""
+    """Return colour, marker and dashes of line ``index``; distinct in grey and for colour-blind readers too."""
     colour = CYCLE[index % len(CYCLE)]
     return {
         "color": colour,
@@ -150,7 +150,7 @@ def look(index: int, supervised: bool = True) -> dict[str, Any]:
 
 
 def mark(method: str) -> dict[str, Any]:
-    """Return the look of one of the four methods: colour and filling say companions or none, shape and dashes the loss.
+    """Return the style of a method: colour and fill show companions or none, marker and dashes show the loss.
 
     >>> mark("CNN-SVM")["markerfacecolor"] == PAPER
     True
@@ -168,7 +168,7 @@ def mark(method: str) -> dict[str, Any]:
 
 
 def number(value: Any) -> float:
-    """Return a recorded value as a number to draw; nothing, or what is no number, is a gap.
+    """Return a recorded value as a number to draw; NaN if it is missing or not finite.
 
     >>> number(3), number(None)
     (3.0, nan)
@@ -177,15 +177,15 @@ def number(value: Any) -> float:
 
 
 def series(records: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    """Return one value an epoch."""
+    """Return one value per epoch."""
     return [number(record.get(key)) for record in records]
 
 
 def series_by_layer(records: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[float]]:
-    """Return layer -> one value an epoch, for a key that holds one a layer."""
-    held = [record.get(key) or {} for record in records]
-    layers = list(dict.fromkeys(layer for each in held for layer in each))
-    return {layer: [number(each.get(layer)) for each in held] for layer in layers}
+    """Return layer -> one value per epoch, for a key with one value per layer."""
+    epochs = [record.get(key) or {} for record in records]
+    layers = list(dict.fromkeys(layer for each in epochs for layer in each))
+    return {layer: [number(each.get(layer)) for each in epochs] for layer in layers}
 
 
 def drawable(values: Sequence[float]) -> bool:

@@ -1,7 +1,7 @@
-"""The record of a theory study in, one picture out: errors of P and of P + Q beside the bounds, and their ratio.
+"""The figure of the theory study: errors of P and of P + Q with their bounds, and their ratio.
 
-One row a step rule; the columns are two cases and the ratio of errors in several. P is the output's objective, Q the
-companions'.
+One row per step rule; the columns are two cases and the ratio of errors in several. P is the objective of the output, Q
+that of the companions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ def draw_theory(record: Mapping[str, Any], folder: Path) -> Path:
             for panel, pair in zip(axes, PANELS, strict=False):
                 draw_errors(panel, step, find_case(cases, pair))
             draw_ratios(axes[-1], step, [find_case(cases, pair) for pair in RATIOS])
-        # one legend for all panels of a kind, below them: inside it would lie on the lines
+        # one legend per kind of panel, below them: inside, it would cover the lines
         below: dict[str, Any] = {"ncols": 2, "fontsize": 9}
-        told = "ratios; dashed: Theorem 1"
+        title = "ratios; dashed: Theorem 1"
         drawing.figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside lower left", **below)
-        drawing.figure.legend(*grid[0][-1].get_legend_handles_labels(), loc="outside lower right", title=told, **below)
+        drawing.figure.legend(*grid[0][-1].get_legend_handles_labels(), loc="outside lower right", title=title, **below)
     return drawing.save(folder)
 
 
@@ -51,7 +51,7 @@ def draw_errors(axes: Axes, step: str, case: Mapping[str, Any]) -> None:
     """Draw the errors of one case and the bounds over T."""
     for key, label, style in LINES:
         axes.plot(case["times"], case[key], label=label, markersize=4, linewidth=1.7, **style)
-    # a bound may fall through thirty decades: what was measured is what must be seen
+    # a bound may fall through thirty decades; show the measured range
     lowest = min(case["error_f"] + case["error_p"])
     axes.set_ylim(lowest / 30, 30)
     axes.set_title(f"λ1 = {case['lambda1']:g}, λ2 = {case['lambda2']:g}, step {rule(step)}", fontsize=10)
@@ -66,7 +66,7 @@ def draw_ratios(axes: Axes, step: str, cases: Sequence[Mapping[str, Any]]) -> No
         axes.plot(case["times"], case["ratio"], label=label, color=colour, marker=MARKERS[index], markersize=4)
         axes.plot(case["times"], case["printed_ratio"], color=colour, linestyle="--", linewidth=1.2)
     top = max(value for case in cases for value in case["ratio"])
-    axes.set_ylim(0.3, top * 10)  # a printed ratio may leave the picture
+    axes.set_ylim(0.3, top * 10)  # a printed ratio may be outside the figure
     axes.set_title(f"error of P / error of P + Q, step {rule(step)}", fontsize=10)
     logarithmic(axes, "T", "ratio of errors")
 
@@ -76,13 +76,13 @@ def logarithmic(axes: Axes, xlabel: str, ylabel: str) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:g}")  # its own one writes formulas
+        axis.set_major_formatter(lambda value, _: f"{value:g}")  # the default formatter writes formulas
         axis.set_minor_formatter(NullFormatter())
     tidy(axes, xlabel, ylabel)
 
 
 def rule(step: str) -> str:
-    """Return a step rule as it is read.
+    """Return a step rule for people.
 
     >>> rule("1/(lambda t)")
     '1/(λt)'
@@ -91,6 +91,6 @@ def rule(step: str) -> str:
 
 
 def alternative(record: Mapping[str, Any]) -> str:
-    """Return the picture in words: the verdict on each statement."""
+    """Return the alternative text: the verdict on each statement."""
     verdicts = "; ".join(f"{finding['statement']} {finding['verdict']}" for finding in record["findings"])
-    return f"Errors of SGD on P and on P + Q over T beside the paper's bounds. {verdicts}."
+    return f"Errors of SGD on P and on P + Q over T with the paper's bounds. {verdicts}."

@@ -1,4 +1,4 @@
-"""The epochs of a run in, pictures of its training out: errors, losses, active companions, gradients."""
+"""Figures of a training: errors, losses, active companions, gradients."""
 
 import math
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from deepsup.report.style import INK, WIDTH, Drawing, drawable, look, series, se
 
 
 def draw_layer_errors(run: RunRecord) -> Drawing | None:
-    """Draw the error of every companion and of the output over the epochs, in training; held-out errors beside."""
+    """Draw the errors of the companions and of the output over the epochs: training, validation, test."""
     lines = series_by_layer(run.metrics, "companion_errors") | {"output": series(run.metrics, "error")}
-    held = {"output, validation": "validation_error", "output, test": "test_error"}
-    lines |= {name: series(run.metrics, key) for name, key in held.items()}
+    measured = {"output, validation": "validation_error", "output, test": "test_error"}
+    lines |= {name: series(run.metrics, key) for name, key in measured.items()}
     alt = f"Error of every layer of {run.name} over the epochs; at the end {ends(lines, ' %')}."
     return draw_lines(run, "layer-errors", alt, lines, "error in training, %")
 
 
 def draw_losses(run: RunRecord) -> Drawing | None:
-    """Draw the whole objective, the output's loss and every companion's over the epochs."""
+    """Draw the objective, the loss of the output and of every companion over the epochs."""
     lines = {"objective": series(run.metrics, "loss"), "output": series(run.metrics, "output_loss")}
     lines |= series_by_layer(run.metrics, "companion_losses")
     alt = f"Losses of {run.name} over the epochs; at the end {ends(lines)}."
@@ -35,7 +35,7 @@ def draw_gradients(run: RunRecord) -> Drawing | None:
 
 
 def draw_activity(run: RunRecord) -> Drawing | None:
-    """Draw how much of every epoch each companion was above gamma: dark is never, bright is at every step."""
+    """Draw the fraction of steps in which each companion was above gamma: dark is never, bright is always."""
     lines = series_by_layer(run.metrics, "active")
     if not any(drawable(values) for values in lines.values()):
         return None
@@ -57,7 +57,7 @@ def draw_activity(run: RunRecord) -> Drawing | None:
 def draw_lines(
     run: RunRecord, name: str, alt: str, lines: dict[str, list[float]], ylabel: str, log: bool = False
 ) -> Drawing | None:
-    """Draw one line for every name that has numbers; nothing where none has."""
+    """Draw one line per name with numbers; return None if there is none."""
     lines = {each: values for each, values in lines.items() if drawable(values)}
     if not lines:
         return None
@@ -69,7 +69,7 @@ def draw_lines(
         positive = any(value > 0 for values in lines.values() for value in values)
         if log and positive:
             axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # its own one writes formulas
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # the default formatter writes formulas
             axes.yaxis.set_minor_formatter(NullFormatter())
         elif not log:
             axes.set_ylim(bottom=0)
@@ -80,14 +80,14 @@ def draw_lines(
 
 
 def draw_gradient_ratio(ours: Sequence[RunRecord], theirs: Sequence[RunRecord]) -> Drawing | None:
-    """Draw, a layer, the variance of the gradient in the first runs over that in the second, means over epochs."""
+    """Draw the ratio of gradient variances of two groups of runs per layer, means over epochs."""
     ratios = gradient_ratios(ours, theirs)
     if not ratios:
         return None
-    told = ", ".join(f"{layer} {ratio:.2f}" for layer, ratio in ratios.items())
+    values = ", ".join(f"{layer} {ratio:.2f}" for layer, ratio in ratios.items())
     names = f"{ours[0].label} over {theirs[0].label}"
     drawing = Drawing(
-        "gradient-ratio", f"Gradient variance, {names}, by layer: {told}.", size=(WIDTH, 1 + 0.3 * len(ratios))
+        "gradient-ratio", f"Gradient variance, {names}, by layer: {values}.", size=(WIDTH, 1 + 0.3 * len(ratios))
     )
     with drawing as axes:
         places = range(len(ratios))
@@ -104,7 +104,7 @@ def draw_gradient_ratio(ours: Sequence[RunRecord], theirs: Sequence[RunRecord]) 
 
 
 def gradient_ratios(ours: Sequence[RunRecord], theirs: Sequence[RunRecord]) -> dict[str, float]:
-    """Return layer -> mean variance of its gradient in ``ours`` over that in ``theirs``, for the layers of both."""
+    """Return layer -> ratio of the mean gradient variances of ``ours`` and ``theirs``, for common layers."""
     top, bottom = mean_variances(ours), mean_variances(theirs)
     return {layer: top[layer] / bottom[layer] for layer in top if bottom.get(layer, 0) > 0}
 
@@ -119,7 +119,7 @@ def mean_variances(runs: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def ends(lines: dict[str, list[float]], unit: str = "") -> str:
-    """Say each line's last number.
+    """Return the last number of each line as text.
 
     >>> ends({"conv1": [9.0, 3.5]}, " %")
     'conv1 3.5 %'

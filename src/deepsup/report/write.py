@@ -1,4 +1,4 @@
-"""Folders of runs and comparisons in, one HTML page about them out."""
+"""Write one HTML page about runs and comparisons."""
 
 import os
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from deepsup.errors import RunError
 from deepsup.files import write_whole
 from deepsup.report.comparison_page import comparison_lead, comparison_sections, comparison_title
-from deepsup.report.labels import tell_apart, unique_names
+from deepsup.report.labels import labelled, unique_names
 from deepsup.report.method_figures import draw_sizes
 from deepsup.report.page import Section, render, save_drawings
 from deepsup.report.read import Comparison, RunRecord, read_comparison, read_run
@@ -18,8 +18,8 @@ from deepsup.report.run_page import run_lead, run_sections, run_title, several_l
 def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = None) -> Path:
     """Write one self-contained page about runs and comparisons; return its path.
 
-    out: the file; by itself ``report.html`` in the first folder.
-    Its figures are left beside it, in ``plots/``, as PNG and SVG.
+    out: the file (default: ``report.html`` in the first folder).
+    Its figures are written to ``plots/`` next to it, as PNG and SVG.
     """
     paths = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
     if not paths:
@@ -27,7 +27,7 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
     compared = [path for path in paths if (path / "comparison.json").is_file()]
     names = unique_names(compared)
     comparisons = [replace(read_comparison(path), name=name) for path, name in zip(compared, names, strict=True)]
-    runs = tell_apart([read_run(path) for path in paths if path not in compared])
+    runs = labelled([read_run(path) for path in paths if path not in compared])
     sections = all_sections(comparisons, runs)
     page = render(title_of(comparisons, runs), lead_of(comparisons, runs), sections)
     out = out or paths[0] / "report.html"
@@ -41,11 +41,11 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
 
 
 def all_sections(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> list[Section]:
-    """Return what the page shows, most wanted first."""
+    """Return the sections of the page, most important first."""
     sections: list[Section] = []
     if len(comparisons) > 1:
         sizes = Section("Error against the size of the training set")
-        sizes.show(draw_sizes(comparisons), "Mean and standard deviation over seeds, as the paper's Fig. 2b.")
+        sizes.show(draw_sizes(comparisons), "Mean and standard deviation over seeds, as in the paper's Fig. 2b.")
         sections.append(sizes)
     for comparison in comparisons:
         sections += comparison_sections(comparison, several=len(comparisons) > 1)
@@ -57,7 +57,7 @@ def all_sections(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -
 
 
 def title_of(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> str:
-    """Return the page's title: what it is about."""
+    """Return the title of the page."""
     if len(comparisons) + len(runs) == 1:
         return comparison_title(comparisons[0]) if comparisons else run_title(runs[0])
     names = [comparison.name for comparison in comparisons] + [run.name for run in runs]
@@ -65,8 +65,8 @@ def title_of(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> st
 
 
 def lead_of(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> list[str]:
-    """Return what the first screen says: what was done and what came out."""
-    said = [comparison_lead(comparison) for comparison in comparisons]
+    """Return the introduction: what was done, and the result."""
+    leads = [comparison_lead(comparison) for comparison in comparisons]
     if len(comparisons) > 1:
-        said = [f"{comparison.name}: {lead}" for comparison, lead in zip(comparisons, said, strict=True)]
-    return said + ([several_lead(runs)] if len(runs) > 1 else [run_lead(run) for run in runs])
+        leads = [f"{comparison.name}: {lead}" for comparison, lead in zip(comparisons, leads, strict=True)]
+    return leads + ([several_lead(runs)] if len(runs) > 1 else [run_lead(run) for run in runs])

@@ -1,6 +1,5 @@
-"""A config and a folder in, the config to train with out: a new run's, or its own where a run is gone on with."""
+"""Start or resume a run: its default name, its config, and what may change."""
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Collection
@@ -12,20 +11,26 @@ from deepsup.data import KNOWN
 from deepsup.errors import RunError
 from deepsup.runs.folder import RunFolder
 
-# what may change when a run is gone on with: nothing that its numbers depend on
+# what may change when a run is resumed: nothing that its results depend on
 FREE = frozenset({"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep"})
-# what may change too once it has diverged; the change is recorded
+# what may also change after a divergence; the change is recorded
 MENDING = frozenset({"lr", "head_lr", "alpha"})
 
 
 def default_name(config: Config) -> str:
-    """Return a folder name that says what was trained on what; a digest stands for all settings it has no word for."""
-    plain = config.taps in (("none",), ())
-    data = config.data if config.data in KNOWN else Path(config.data).stem
-    words = [config.network.replace(":", "."), data, "CNN" if plain else "DSN", config.loss, f"seed{config.seed}"]
-    said = {"loss", "seed"} | ({"taps"} if config.taps == ("none",) else set())
-    said |= {"data"} if config.data in KNOWN else set()
-    said |= {"network"} if ":" not in config.network else set()
+    """Return a folder name from network, data, method, loss and seed, and a digest of all other settings."""
+    plain = config.supervision.taps in (("none",), ())
+    data = config.data.source if config.data.source in KNOWN else Path(config.data.source).stem
+    words = [
+        config.network.name.replace(":", "."),
+        data,
+        "CNN" if plain else "DSN",
+        config.objective.loss,
+        f"seed{config.run.seed}",
+    ]
+    said = {"loss", "seed"} | ({"taps"} if config.supervision.taps == ("none",) else set())
+    said |= {"data"} if config.data.source in KNOWN else set()
+    said |= {"network"} if ":" not in config.network.name else set()
     defaults = Config().to_dict()
     rest = {key: value for key, value in config.to_dict().items() if key not in said and value != defaults[key]}
     if rest:
@@ -34,15 +39,15 @@ def default_name(config: Config) -> str:
 
 
 def with_whole_path(config: Config) -> Config:
-    """Return the config with data of the user's own under their whole path: a run is read from other places too."""
-    path = Path(config.data).expanduser()
-    if config.data in KNOWN or not path.exists():
+    """Return the config with the absolute path of the user's own data, because a run may be read from elsewhere."""
+    path = Path(config.data.source).expanduser()
+    if config.data.source in KNOWN or not path.exists():
         return config
-    return dataclasses.replace(config, data=str(path.resolve()))
+    return config.replace(data=str(path.resolve()))
 
 
 def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config:
-    """Return the config to train with; a run is gone on with under its own one."""
+    """Return the config to train with; a resumed run keeps its own."""
     if not run.exists:
         return config or Config()
     if not resume:
@@ -55,17 +60,17 @@ def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config
 
 
 def check_same(run: RunFolder, mine: dict[str, Any], theirs: dict[str, Any], free: Collection[str] = FREE) -> None:
-    """Refuse to go on with a run under another config, naming what differs."""
+    """Raise an error if a run would be resumed with another config, naming the differences."""
     other = [key for key in mine if key not in free and mine[key] != theirs.get(key)]
     if other:
-        told = ", ".join(f"{key} {theirs.get(key)!r} -> {mine[key]!r}" for key in other)
+        changes = ", ".join(f"{key} {theirs.get(key)!r} -> {mine[key]!r}" for key in other)
         raise RunError(
-            f"{run.folder} was begun with another config ({told}); go on with its own, or choose another --out"
+            f"{run.folder} was started with another config ({changes}); resume with its own, or choose another --out"
         )
 
 
 def record_change(run: RunFolder, config: Config, epoch: int, step: int) -> None:
-    """Take note of what a run that has diverged is gone on with, and from where; it counts as sound again."""
+    """Record the settings with which a diverged run is resumed, and from which step; clear the divergence."""
     lost = run.diverged
     if lost is None:
         return

@@ -13,10 +13,10 @@ import torch
 from deepsup.data import Part, read_image_files
 from deepsup.errors import DataError, RunError
 from deepsup.insight import Measurement, error_percent, measure
-from deepsup.runs.run_data import data_to_test
-from deepsup.runs.model import Model, load_model
 from deepsup.preprocess import to_tensor
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.model import Model, load_model
+from deepsup.runs.run_data import data_to_test
 
 
 def evaluate(runs: Sequence[RunFolder], data: str | os.PathLike[str] | None = None) -> dict[str, Any]:

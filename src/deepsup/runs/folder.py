@@ -1,14 +1,14 @@
-"""What a run leaves behind: a folder with its config, environment, metrics, checkpoints and model. Needs no torch.
+"""The folder of a run: its config, environment, metrics, checkpoints and model. Needs no torch.
 
-config.yaml         every knob, resolved
+config.yaml         every setting by its name, resolved, without groups
 environment.json    versions, threads, hardware class
-split.json          images of the user's own only: which of them are trained, validated and tested on
+split.json          the user's own images only: which of them are in the training, validation and test part
 metrics.jsonl       one JSON object per epoch
-result.json         written at the very end: test error, companions' errors, epochs, seconds
-inside.json, .npz   what the layers know of the test images: confusion, mistakes; after inspect also probes and maps
-diverged.json       how training failed, until the run is gone on with; changes.json: with which lr or alpha it then was
-checkpoints/        what --resume goes on from
-model.safetensors   the trained net with all that predicting needs
+result.json         written at the end: test error, companions' errors, epochs, seconds
+insight.json, .npz  what the layers know about the test images: confusion, mistakes; after inspect also probes and maps
+diverged.json       how training diverged, until the run is resumed; changes.json: with which lr or alpha it was resumed
+checkpoints/        the checkpoints for --resume
+model.safetensors   the trained net with everything that prediction needs
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deepsup.files import disk_errors_named, write_whole
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of a run folder, read when they are asked for. ``deepsup.Run`` can load the trained net too."""
+    """The files of a run folder, read on access. ``deepsup.Run`` can load the trained net too."""
 
     folder: Path
 
@@ -35,12 +35,12 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The folder's own name."""
+        """The name of the folder."""
         return self.folder.resolve().name
 
     @property
     def config(self) -> Config:
-        """Every knob of the run."""
+        """All settings of the run."""
         if not (self.folder / "config.yaml").is_file():
             raise RunError(f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made")
         path = self.folder / "config.yaml"
@@ -48,12 +48,12 @@ class RunFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether the folder holds a run, or what is left of one."""
+        """Whether the folder contains a run, complete or not."""
         return (self.folder / "config.yaml").is_file() or any(self.checkpoints.glob("step-*.pt"))
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end."""
+        """Whether the run is finished."""
         return (self.folder / "result.json").is_file() and self.model.is_file()
 
     @property
@@ -63,33 +63,34 @@ class RunFolder:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The end of the run: ``error`` and ``companions`` in percent of the test set, ``epochs``, ``seconds``."""
+        """The result: ``error`` and ``companions`` in percent of the test set, ``epochs``, ``seconds``."""
         if not self.finished:
             raise RunError(f"{self.folder} has no result yet; it was stopped or is still going: continue with --resume")
         return self._read("result.json")
 
     @property
     def split(self) -> dict[str, Any] | None:
-        """Which images of the user's own the run trains and tests on; nothing for data sets known by name."""
+        """Which of the user's own images the run trains and tests on; None for named data sets."""
         return self._read("split.json") if (self.folder / "split.json").is_file() else None
 
     @property
     def diverged(self) -> dict[str, Any] | None:
-        """How training failed and with which config, where it has diverged and was not gone on with."""
+        """How training diverged and with which config; None otherwise, or after a resume."""
         return self._read("diverged.json") if (self.folder / "diverged.json").is_file() else None
 
     @property
     def changes(self) -> list[dict[str, Any]]:
-        """What was changed after each divergence, from which epoch and step on."""
+        """What was changed after each divergence, and from which epoch and step on."""
         if not (self.folder / "changes.json").is_file():
             return []
         changes: list[dict[str, Any]] = self._read("changes.json")["changes"]
         return changes
 
     @property
-    def inside(self) -> dict[str, Any]:
-        """What its layers know, docs/inside.md; empty for a run that is not finished or of an older version."""
-        return self._read("inside.json") if (self.folder / "inside.json").is_file() else {}
+    def insight(self) -> dict[str, Any]:
+        """What its layers know, see docs/insight.md; empty for a run that is not finished or of an older version."""
+        path = self.insight_file(".json")
+        return self._read(path.name) if path.is_file() else {}
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -117,6 +118,11 @@ class RunFolder:
         """The trained net."""
         return self.folder / "model.safetensors"
 
+    def insight_file(self, suffix: str) -> Path:
+        """The file of what the layers know, ``.json`` or ``.npz``; runs of older versions call it ``inside``."""
+        newer, older = (self.folder / f"{stem}{suffix}" for stem in ("insight", "inside"))
+        return older if older.is_file() and not newer.is_file() else newer
+
     def create(self, config: Config, environment: dict[str, Any]) -> None:
         """Make the folder with its config and environment."""
         with disk_errors_named(self.folder):
@@ -125,11 +131,11 @@ class RunFolder:
         write_whole(self.folder / "config.yaml", config.to_yaml().encode())
 
     def forget_divergence(self) -> None:
-        """Let the run count as sound: it is gone on with."""
+        """Mark the run as no longer diverged: it is resumed."""
         (self.folder / "diverged.json").unlink(missing_ok=True)
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
-        """Write one JSON file whole."""
+        """Write one JSON file atomically."""
         write_whole(self.folder / name, (json.dumps(value, indent=2) + "\n").encode())
 
     def add_metrics(self, record: dict[str, Any]) -> None:

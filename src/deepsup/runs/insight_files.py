@@ -1,4 +1,4 @@
-"""What the layers of a net know -> two files in its run folder that the figures are drawn from, without torch."""
+"""Write what the layers of a net know to two files of its run folder, from which figures are drawn without torch."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepsup.insight import Measurement, knowledge
-from deepsup.runs.folder import RunFolder
 from deepsup.files import whole_file
+from deepsup.insight import Measurement, layer_insight
+from deepsup.runs.folder import RunFolder
 
 
-def record_knowledge(
+def write_insight(
     run: RunFolder,
     measured: Measurement,
     images: npt.NDArray[np.uint8],
@@ -19,14 +19,16 @@ def record_knowledge(
     more: Mapping[str, Any] | None = None,
     arrays: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> dict[str, Any]:
-    """Write ``inside.json`` and ``inside.npz``; return what the first one holds.
+    """Write ``insight.json`` and ``insight.npz``; return the contents of the former.
 
-    measured: what the net says of the test images [N,C,H,W].
-    more, arrays: what else was found, for either file.
+    measured: the scores of the net on the test ``images`` [N,C,H,W].
+    more, arrays: further entries of the two files.
     """
-    found = knowledge(measured, classes) | dict(more or {})
+    found = layer_insight(measured, classes) | dict(more or {})
     mistaken = images[[each["index"] for each in found["mistakes"]]]
-    with whole_file(run.folder / "inside.npz") as part, part.open("wb") as file:
+    with whole_file(run.folder / "insight.npz") as part, part.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, mistakes=np.ascontiguousarray(mistaken), **(arrays or {}))
-    run.write_json("inside.json", found)
+    run.write_json("insight.json", found)
+    for older in ("inside.json", "inside.npz"):
+        (run.folder / older).unlink(missing_ok=True)
     return found

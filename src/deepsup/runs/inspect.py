@@ -1,9 +1,8 @@
-"""A finished run -> what every layer of its net knows, left in the run folder; or what they say of one image file.
+"""Inspect a finished run: what every layer of its net knows, or how each layer classifies one image file.
 
 N images, C channels, H W map, K classes.
 """
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -23,26 +22,26 @@ from deepsup.insight import (
     measure,
     probe_layer,
 )
-from deepsup.training.build import build_network, taps_of
-from deepsup.runs.run_data import data_of
-from deepsup.runs.insight_files import record_knowledge
-from deepsup.runs.model import Model, load_model
-from deepsup.runs.evaluate import check_fits, named
 from deepsup.preprocess import to_tensor
+from deepsup.runs.evaluate import check_fits, named
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.insight_files import write_insight
+from deepsup.runs.model import Model, load_model
+from deepsup.runs.run_data import data_of
 from deepsup.supervision import supervise
+from deepsup.training.build import build_network, taps_of
 
 FILTERS = 60
 SHOWN_CLASSES = 10
 
 
 def inspect(run: RunFolder, layer: str | None = None) -> dict[str, Any]:
-    """Measure what every layer knows, write it into the run folder, and return it.
+    """Measure what every layer knows, write it to the run folder, and return it.
 
-    layer: whose feature maps to keep; by itself the first convolution.
+    layer: the layer whose feature maps are kept (default: the first convolution).
 
-    Linear probes are fitted on the training images at the run's taps, or, for a net without companions, at those its
-    network would have had.
+    Linear probes are fitted on the training images at the run's taps; for a net without companions, at the taps that
+    its network would have.
     """
     model = load_model(run)
     data = data_of(run, model.config)
@@ -56,13 +55,13 @@ def inspect(run: RunFolder, layer: str | None = None) -> dict[str, Any]:
     maps, pictures = maps_of(model, one_each(data), layer)
     first_right = agreement({**probed, "output": measured.scores}, measured.labels)
     more = {"probes": probes, "probe_agreement": first_right, "maps": maps}
-    return record_knowledge(run, measured, data.test.images, data.classes, more, arrays | pictures)
+    return write_insight(run, measured, data.test.images, data.classes, more, arrays | pictures)
 
 
 def inspect_image(
     run: RunFolder, file: str | os.PathLike[str], layer: str | None = None
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return what each layer says of one image file, and its feature maps; of a net without companions, by probes."""
+    """Return how each layer classifies one image file, and its feature maps; without companions, by probes."""
     model = load_model(run)
     image = read_image_files([Path(file)], model.shape)
     pixels, labels = to_tensor(image), torch.zeros(1, dtype=torch.long)
@@ -82,10 +81,10 @@ def inspect_image(
 
 
 def hidden_layers(model: Model) -> tuple[str, ...]:
-    """Return the taps of a net, or those that its network would have had."""
+    """Return the taps of a net, or those that its network would have."""
     if model.net.taps:
         return model.net.taps
-    config, classes = dataclasses.replace(model.config, taps=("network",)), len(model.classes)
+    config, classes = model.config.replace(taps=("network",)), len(model.classes)
     twin = build_network(config, classes, model.shape)
     return supervise(twin, taps_of(config, twin), num_classes=classes, example=torch.zeros(2, *model.shape)).taps
 
@@ -93,7 +92,7 @@ def hidden_layers(model: Model) -> tuple[str, ...]:
 def maps_of(
     model: Model, shown: tuple[Part, list[str]], layer: str | None
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return what a layer lets through of some images, and the first convolution's filters; nothing without one."""
+    """Return the feature maps of a layer and the filters of the first convolution; empty without a convolution."""
     trunk, (part, labels) = model.net.trunk, shown
     first = first_convolution(trunk)
     name = checked_layer(trunk, layer) if layer is not None else first
@@ -101,8 +100,8 @@ def maps_of(
         return {}, {}
     output = layer_outputs(trunk, [name], to_tensor(part.images), model.normalize).get(name)
     if output is None or output.ndim != 4:
-        held = "nothing" if output is None else f"a tensor {list(output.shape)}"
-        raise RunError(f"layer {name!r} puts out {held}; expected maps [B,C,H,W]; give a convolution's name, --layer")
+        given = "nothing" if output is None else f"a tensor {list(output.shape)}"
+        raise RunError(f"layer {name!r} returns {given}; expected maps [B,C,H,W]; give a convolution, --layer")
     found = feature_maps(output)
     arrays = {
         "images": np.ascontiguousarray(part.images),
@@ -117,13 +116,13 @@ def maps_of(
 
 
 def in_few_bytes(maps: Tensor) -> np.ndarray:
-    """Return maps in half precision, or in single where they are too large for it."""
+    """Return maps in half precision, or in single precision if they are too large for it."""
     fits = maps.abs().max() <= torch.finfo(torch.float16).max
     return (maps.half() if fits else maps.float()).numpy()
 
 
 def checked_layer(trunk: nn.Module, layer: str) -> str:
-    """Return the name of a layer, or refuse it with the nearest one."""
+    """Return the name of a layer; raise an error with the nearest name if it does not exist."""
     known = [name for name, _ in trunk.named_modules() if name]
     if layer not in known:
         raise RunError(f"no layer {layer!r} in {type(trunk).__name__}; {nearest(layer, known)}")

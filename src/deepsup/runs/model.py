@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from deepsup.config import Config
 from deepsup.errors import RunError
-from deepsup.training.build import build_net
+from deepsup.files import write_whole
 from deepsup.preprocess import Normalizer
 from deepsup.runs.folder import RunFolder
-from deepsup.files import write_whole
 from deepsup.supervision import DeeplySupervised
+from deepsup.training.build import build_net
 
 FORMAT = 1
 

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import DataError
-from deepsup.runs.model import load_model
-from deepsup.runs.evaluate import predict
 from deepsup.preprocess import Normalizer, to_tensor
+from deepsup.runs.evaluate import predict
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.model import load_model
 from deepsup.supervision import DeeplySupervised
 
 

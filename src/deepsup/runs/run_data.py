@@ -25,8 +25,8 @@ from deepsup.data import (
 from deepsup.data.dataset import Images
 from deepsup.data.recorded import counted
 from deepsup.errors import DataError, RunError, TrainingError
-from deepsup.runs.model import Model
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.model import Model
 
 logger = logging.getLogger("deepsup")
 WHITENING_IMAGES = 5000
@@ -34,18 +34,18 @@ WHITENING_IMAGES = 5000
 
 def draw_data(config: Config) -> tuple[Dataset, Split | None]:
     """Return the parts that the config asks for, and which images are in them; no split for sets known by name."""
-    source = load_data(config.data, image_size=config.image_size, extra=config.extra)
+    source = load_data(config.data.source, image_size=config.data.image_size, extra=config.data.extra)
     data = source
-    if config.extra:
-        data = svhn_protocol(data, config.seed)
-    elif config.validation:
-        data = hold_out(data, config.validation, config.seed)
-    if config.train_size is not None:
-        data = replace(data, train=subset(data.train, config.train_size, config.seed), extra=None)
-    if config.batch_size > len(data.train):
+    if config.data.extra:
+        data = svhn_protocol(data, config.run.seed)
+    elif config.data.validation:
+        data = hold_out(data, config.data.validation, config.run.seed)
+    if config.data.train_size is not None:
+        data = replace(data, train=subset(data.train, config.data.train_size, config.run.seed), extra=None)
+    if config.run.batch_size > len(data.train):
         raise TrainingError(
-            f"batch_size={config.batch_size} with {len(data.train)} training images; expected at most that many; give "
-            f"--batch-size {len(data.train)} or less"
+            f"batch_size={config.run.batch_size} with {len(data.train)} training images; expected at most that many; "
+            f"give --batch-size {len(data.train)} or less"
         )
     return data, Split.of(source, data)
 
@@ -55,12 +55,12 @@ def data_to_train(run: RunFolder, config: Config) -> tuple[Dataset, Split | None
     if run.split is None:
         return draw_data(config)
     split = Split.from_dict(run.split)
-    data, gone = split.load(config.data, config.image_size)
+    data, gone = split.load(config.data.source, config.data.image_size)
     lost = gone["train"] + gone.get("validation", [])
     if lost:
         raise RunError(
-            f"{run.folder} was begun with training images that are gone from {config.data}: {counted(len(lost))}, "
-            f"first {lost[0]}; bring them back, or choose another --out"
+            f"{run.folder} was begun with training images that are gone from {config.data.source}: "
+            f"{counted(len(lost))}, first {lost[0]}; bring them back, or choose another --out"
         )
     return data, split
 
@@ -68,8 +68,8 @@ def data_to_train(run: RunFolder, config: Config) -> tuple[Dataset, Split | None
 def data_of(run: RunFolder, config: Config) -> Dataset:
     """Return the parts of a finished run, as far as its images are still there."""
     if run.split is not None:
-        return Split.from_dict(run.split).load(config.data, config.image_size)[0]
-    if config.data not in KNOWN:
+        return Split.from_dict(run.split).load(config.data.source, config.data.image_size)[0]
+    if config.data.source not in KNOWN:
         logger.warning("%s has not recorded which images it was trained on; its parts are drawn again", run.folder)
     return draw_data(config)[0]
 
@@ -83,14 +83,14 @@ def data_to_test(
         of a folder or an .npz, every image, or its test part where it has one.
     """
     config = models[0].config
-    if source is None or is_same(source, config.data):
+    if source is None or is_same(source, config.data.source):
         data = data_of(runs[0], config)
         return data.name, data.classes, tested_by_all(runs, data.test)
     if os.fspath(source) in KNOWN:
         data = load_data(source)
         name, classes, part = data.name, data.classes, data.test
     else:
-        name, classes, part = load_test(source, config.image_size, models[0].shape[0])
+        name, classes, part = load_test(source, config.data.image_size, models[0].shape[0])
     return name, classes, unseen(runs, name, part)
 
 
@@ -104,7 +104,7 @@ def is_same(source: str | os.PathLike[str], data: str) -> bool:
 def tested_by_all(runs: Sequence[RunFolder], part: Part) -> Part:
     """Return the test images of the first run that no other run on the same data was trained on."""
     kept = set(part.names)
-    for split in (run.split for run in runs[1:] if is_same(run.config.data, runs[0].config.data)):
+    for split in (run.split for run in runs[1:] if is_same(run.config.data.source, runs[0].config.data.source)):
         kept &= set(split["names"]["test"]) if split is not None else kept
     if len(kept) == len(part.names):
         return part
@@ -136,7 +136,7 @@ def told(part: Part, kept: Sequence[bool], note: str) -> Part:
 
 def whitening_images(config: Config, train: Part) -> Images:
     """Return what a whitening layer is fitted on: a stratified sample, since a folder of images is sorted by class."""
-    if len(train) <= WHITENING_IMAGES or config.data in KNOWN:  # these are shuffled, and recorded runs took the first
+    if len(train) <= WHITENING_IMAGES or config.data.source in KNOWN:  # shuffled already; recorded runs took the first
         return train.images[:WHITENING_IMAGES]
     return subset(train, WHITENING_IMAGES).images
 

@@ -1,22 +1,38 @@
-"""The record of an epoch in, TensorBoard events out, where that package is installed."""
+"""The record of an epoch -> TensorBoard events, where that package is installed."""
+
+from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from deepsup.training import Callback
+from deepsup.training.loop import Training
 
-@contextmanager
-def events_in(folder: Path, first_epoch: int) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Give a function that writes an epoch's numbers as events, or one that does nothing."""
-    if not importlib.util.find_spec("tensorboard"):
-        yield lambda _: None
-        return
-    from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is used
 
-    with SummaryWriter(str(folder), purge_step=first_epoch) as writer:
-        yield lambda record: write_events(writer, record)
+class TensorBoard(Callback):
+    """Writes every number of an epoch's record as an event; does nothing without the package. Close it at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writer: Any = None
+
+    def started(self, training: Training) -> None:
+        """Open the file of events; those of epochs that are trained again are dropped."""
+        if importlib.util.find_spec("tensorboard"):
+            from torch.utils.tensorboard import SummaryWriter  # half a second: only where it is used
+
+            self._writer = SummaryWriter(str(self.folder), purge_step=training.epoch)
+
+    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
+        """Write the events of an epoch."""
+        if self._writer is not None:
+            write_events(self._writer, record)
+
+    def close(self) -> None:
+        """Write what is left and close the file."""
+        if self._writer is not None:
+            self._writer.close()
 
 
 def write_events(writer: Any, record: dict[str, Any]) -> None:

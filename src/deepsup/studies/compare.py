@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 from deepsup.config import Config
 from deepsup.errors import ConfigError, TrainingError
 from deepsup.files import write_whole
-from deepsup.studies.study import Method, Outcome, Watcher, pool, run_study
+from deepsup.studies.pool import pool
+from deepsup.studies.study import Method, Outcome, Watcher, run_study
 from deepsup.training.build import device_of
 
 # name -> loss, and whether the net has companions
@@ -45,14 +45,15 @@ def compare(
         raise ConfigError(f"seeds={seeds}, jobs={jobs}; expected at least 1 of each")
     if not rates or min(rates) <= 0:
         raise ConfigError(f"rates={tuple(rates)}; expected learning rates above 0")
-    if config.phases or config.anneal == "stall" or config.select == "best":
+    if config.run.phases or config.optimizer.anneal == "plateau" or config.run.select == "best":
         raise ConfigError(
-            f"compare chooses one learning rate a method and then trains on all images; phases, "
-            f"anneal={config.anneal} or select={config.select} do not go with that; expected anneal epochs or triangle"
+            f"compare chooses one learning rate per method and then trains on all images, without phases; got "
+            f"anneal={config.optimizer.anneal}, select={config.run.select}, {len(config.run.phases)} phases; expected "
+            f"anneal step, triangular or cosine, and select last"
         )
     device_of(config)
     folder = Path(out)
-    config = replace(config, validation=0, test=True, tensorboard=False)
+    config = config.replace(validation=0, test=True, tensorboard=False)
     methods = [Method(method, at_rates(for_method(config, method), rates), seeds) for method in METHODS]
     with pool(jobs) as run_all:
         summary = summarised(config, run_study(methods, folder, run_all, watch))
@@ -62,15 +63,17 @@ def compare(
 
 def at_rates(config: Config, rates: Sequence[float]) -> dict[str, Config]:
     """Return one config a learning rate, the lowest first."""
-    return {f"lr{lr:g}": replace(config, lr=lr) for lr in sorted(rates)}
+    return {f"lr{lr:g}": config.replace(lr=lr) for lr in sorted(rates)}
 
 
 def for_method(config: Config, method: str) -> Config:
     """Return the config of one method: its loss, and its companions on or off."""
     loss, supervised = METHODS[method]
-    taps = (("network",) if config.taps in (("none",), ()) else config.taps) if supervised else ("none",)
-    smoothing = config.label_smoothing if loss == "softmax" else 0.0
-    return replace(config, loss=loss, companion_loss=None, taps=taps, label_smoothing=smoothing)
+    taps = config.supervision.taps if supervised else ("none",)
+    if supervised and taps in (("none",), ()):
+        taps = ("network",)
+    smoothing = config.objective.label_smoothing if loss == "softmax" else 0.0
+    return config.replace(loss=loss, companion_loss=None, taps=taps, label_smoothing=smoothing)
 
 
 def summarised(config: Config, outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -87,7 +90,7 @@ def summarised(config: Config, outcomes: Sequence[Outcome]) -> dict[str, Any]:
             "mean": mean(errors[outcome.method]),
             "deviation": stdev(errors[outcome.method]) if len(errors[outcome.method]) > 1 else None,
             "gain": 100 * (base - mean(errors[outcome.method])) / base if base else 0.0,
-            "lr": outcome.config.lr,
+            "lr": outcome.config.optimizer.lr,
             "runs": [job.folder.name for job in outcome.jobs],
             "companions": {
                 tap: mean(result["companions"][tap] for result in outcome.results)
@@ -100,7 +103,7 @@ def summarised(config: Config, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {
         "methods": methods,
         "differences": {f"{ours} - {theirs}": paired(errors[ours], errors[theirs]) for ours, theirs in pairs},
-        "seeds": [job.config.seed for job in outcomes[0].jobs],
+        "seeds": [job.config.run.seed for job in outcomes[0].jobs],
         "seconds": round(sum(result["seconds"] for outcome in outcomes for result in outcome.results), 1),
         "config": config.to_dict(),
     }

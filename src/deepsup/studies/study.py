@@ -1,35 +1,22 @@
-"""Arms, each with settings to choose from -> for each the choice on validation images and the runs of all its seeds."""
+"""Methods, each with settings to choose from -> for each the choice on validation images, and one run per seed."""
 
-import logging
-import multiprocessing
-import os
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import torch
-
 from deepsup.config import Config
 from deepsup.data import load_data
-from deepsup.errors import DivergedError, TrainingError
-from deepsup.runs.begin import check_same, with_whole_path
-from deepsup.runs.folder import RunFolder
-from deepsup.runs.train import train
+from deepsup.errors import TrainingError
+from deepsup.studies.pool import Job, RunAll
 
-DIVERGED = 101.0  # percent: worse than any error
 Watcher = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Method:
-    """One side of a study: what to train, with which settings to choose from, and how often."""
+    """One method of a study: what to train, with which settings to choose from, and how often."""
 
     name: str
     choices: Mapping[str, Config]
@@ -42,22 +29,8 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One run of a study."""
-
-    method: str
-    choice: str
-    config: Config
-    folder: Path
-
-    def __str__(self) -> str:
-        stage = "" if self.config.test else "choosing: "
-        return f"{stage}{self.method}, {self.choice}, seed {self.config.seed}"
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """What came out of an method."""
+    """The result of one method."""
 
     method: str
     choice: str
@@ -67,15 +40,16 @@ class Outcome:
     """Choice -> its mean validation error in percent, 101 where it diverged; empty where there was no choice."""
     jobs: list[Job]
     results: list[dict[str, Any]]
-    """One a job: ``result.json``, or ``failed`` with the reason where the training diverged."""
+    """One per job: ``result.json``, or ``failed`` with the reason where the training diverged."""
 
 
 def run_study(
-    methods: Sequence[Method], folder: Path, run_all: "RunAll", watch: Watcher = lambda *_: None
+    methods: Sequence[Method], folder: Path, run_all: RunAll, watch: Watcher = lambda *_: None
 ) -> list[Outcome]:
     """Choose for every method on validation images, then train all its seeds on all images and read the test set once.
 
-    What ``folder`` holds already is not run again. ``watch`` is told what has ended, how many have, and of how many.
+    Runs that ``folder`` already has are not trained again. ``watch`` is called with the run that has ended, how many
+    have, and how many there are.
     """
     searches = [job for method in methods for job in search_jobs(method, folder)]
     total = len(searches) + sum(method.seeds for method in methods)
@@ -101,13 +75,13 @@ def search_jobs(method: Method, folder: Path) -> Iterator[Job]:
         return
     for choice, config in method.choices.items():
         trial = method.trial(config)
-        available = len(load_data(trial.data, image_size=trial.image_size).train)
-        wanted = trial.train_size or available
-        held = max(1, min(max(available // 5, available - wanted), 5000))  # all not trained on, at least a fifth
-        size = min(wanted, available - held)
-        for seed in range(trial.seed, trial.seed + method.searches):
-            candidate = replace(
-                trial, validation=held, train_size=size, validate_every=0, test=False, test_every=0, seed=seed
+        available = len(load_data(trial.data.source, image_size=trial.data.image_size).train)
+        wanted = trial.data.train_size or available
+        validation = max(1, min(max(available // 5, available - wanted), 5000))  # all not trained on, at least a fifth
+        size = min(wanted, available - validation)
+        for seed in range(trial.run.seed, trial.run.seed + method.searches):
+            candidate = trial.replace(
+                validation=validation, train_size=size, validate_every=0, test=False, test_every=0, seed=seed
             )
             yield Job(method.name, choice, candidate, folder / "search" / f"{slug(method.name)}-{choice}-seed{seed}")
 
@@ -123,90 +97,13 @@ def choose(method: Method, scores: Mapping[str, Sequence[float]]) -> str:
 
 
 def final_jobs(method: Method, choice: str, folder: Path) -> Iterator[Job]:
-    """Yield the runs of one method: one a seed, with the settings chosen."""
+    """Yield the runs of one method: one per seed, with the settings chosen."""
     config = method.choices[choice]
-    for seed in range(config.seed, config.seed + method.seeds):
+    for seed in range(config.run.seed, config.run.seed + method.seeds):
         name = f"{slug(method.name)}-{choice}-seed{seed}"
-        yield Job(method.name, choice, replace(config, seed=seed), folder / name)
+        yield Job(method.name, choice, config.replace(seed=seed), folder / name)
 
 
 def slug(name: str) -> str:
     """Return a name as part of a folder's."""
     return "".join(letter if letter.isalnum() else "-" for letter in name.lower()).replace("--", "-").strip("-")
-
-
-RunAll = Callable[[Sequence[Job], Callable[[Job, int], None]], list[dict[str, Any]]]
-
-
-class pool(AbstractContextManager[RunAll]):  # noqa: N801 - used like a function
-    """Processes to train in: gives a function from jobs to results, in the order of the jobs."""
-
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
-        self.threads = max(1, (os.cpu_count() or 1) // jobs)
-        self.executor: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> RunAll:
-        if self.jobs > 1:
-            self.executor = ProcessPoolExecutor(
-                self.jobs,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=leave_with,
-                initargs=(os.getpid(),),
-            )
-        return self.run_all
-
-    def __exit__(self, *_: object) -> None:
-        if self.executor is not None:
-            self.executor.shutdown(wait=True, cancel_futures=True)
-
-    def run_all(self, jobs: Sequence[Job], ended: Callable[[Job, int], None]) -> list[dict[str, Any]]:
-        """Run all jobs and tell of each that has ended."""
-        if self.executor is None:
-            results = []
-            for count, job in enumerate(jobs, 1):
-                results.append(run_job(job, self.threads))
-                ended(job, count)
-            return results
-        futures = {self.executor.submit(run_job, job, self.threads): job for job in jobs}
-        for count, future in enumerate(as_completed(futures), 1):
-            future.result()
-            ended(futures[future], count)
-        return [future.result() for future in futures]
-
-
-def leave_with(parent: int) -> None:
-    """End this process when its parent has gone; a Ctrl-C is the parent's to answer."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def run_job(job: Job, threads: int) -> dict[str, Any]:
-    """Train one run, or go on with it; a divergence is a result too, and stays one."""
-    run = RunFolder(job.folder)
-    if run.diverged is not None:
-        check_same(run, with_whole_path(job.config).to_dict(), run.diverged["config"])
-        return failure(run)
-    before, logger = torch.get_num_threads(), logging.getLogger("deepsup")
-    torch.set_num_threads(threads)
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # notes on the data were told when the study looked at them
-    try:
-        return train(job.config, job.folder, resume=True).result
-    except DivergedError:
-        return failure(run)
-    finally:
-        torch.set_num_threads(before)
-        logger.setLevel(level)
-
-
-def failure(run: RunFolder) -> dict[str, Any]:
-    """Return the result of a run that has diverged."""
-    assert run.diverged is not None
-    return {"failed": run.diverged["failed"], "validation_error": DIVERGED}

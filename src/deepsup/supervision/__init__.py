@@ -1,4 +1,4 @@
-"""Taps, companions, and how they are put on any nn.Module: the paper's idea, knowing nothing of our own networks."""
+"""Attach companions to the hidden layers of any ``nn.Module``."""
 
 from deepsup.supervision.attach import DeeplySupervised, DeepOutput, supervise
 from deepsup.supervision.companions import Companion

@@ -1,4 +1,4 @@
-"""Any nn.Module and the names of some of its layers -> a net that also returns the scores of a companion at each.
+"""Wrap any ``nn.Module`` in a net that also returns the scores of a companion at each tapped layer.
 
 B batch, K classes.
 """
@@ -18,12 +18,12 @@ from deepsup.supervision.layout import layout_of
 from deepsup.supervision.taps import Tap, one_tensor, part_of
 from deepsup.supervision.trace import Call, Trace, fast_encoders, scores_of, shares_memory, trace
 
-SIZING = RLock()  # one net at a time: it traces the model, whose mode and hooks change meanwhile
+SIZING = RLock()  # one net at a time: sizing traces the model and changes its mode and hooks meanwhile
 SCORING_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 class DeepOutput(NamedTuple):
-    """What a supervised net returns, in training and in evaluation alike."""
+    """The output of a supervised net, in training and in evaluation mode."""
 
     scores: Tensor
     """[B,K], the model's own output."""
@@ -32,9 +32,9 @@ class DeepOutput(NamedTuple):
 
 
 class DeeplySupervised(nn.Module):
-    """A model with companions: ``net(images)`` gives its scores and those of every tapped layer. See ``supervise``.
+    """A model with companions: ``net(images)`` returns its scores and those of every companion. See ``supervise``.
 
-    trunk: the model as it was given. heads: the companions. taps: their names, in the order given.
+    trunk: the original model. heads: the companions. taps: the names of the tapped layers, in the given order.
     """
 
     def __init__(self, trunk: nn.Module, companions: Mapping[str, Companion], num_classes: int) -> None:
@@ -49,7 +49,7 @@ class DeeplySupervised(nn.Module):
         self.training = trunk.training  # not self.train(): it would change the mode of every layer of the trunk
         self._output_layer: str | None = None
         self._sized = False
-        self._refused = ""  # why the taps cannot be, once that was found out on a first forward
+        self._refused = ""  # why a tap is invalid, once a first forward pass has found out
         self._taps = {name: Tap(name, companion.select) for name, companion in companions.items()}
         self._fast_encoders = encoders_around(trunk, companions)
         for encoder in self._fast_encoders:
@@ -70,17 +70,17 @@ class DeeplySupervised(nn.Module):
 
     @property
     def output_layer(self) -> nn.Module:
-        """The layer of the model that holds the paper's w_out: the last linear or convolution with K outputs."""
+        """The layer with the paper's w_out: the last linear or convolution layer with K outputs."""
         if self._output_layer is None:
             raise SupervisionError(
                 f"{type(self.trunk).__name__} has no linear or convolution layer with {self.num_classes} outputs, or "
-                f"has not run yet, so w_out is not known; expected a net whose last layer is one; call it once before, "
+                f"has not run yet, so w_out is unknown; expected a net that ends in such a layer; call it once before, "
                 f"or leave the |w|^2 terms out, Objective(..., norms=False)"
             )
         return self.trunk.get_submodule(self._output_layer)
 
     def forward(self, *args: Any, **kwargs: Any) -> DeepOutput:
-        """Run the model; return its scores [B,K] and each companion's [B,K]."""
+        """Run the model; return its scores [B,K] and those of each companion [B,K]."""
         if self._refused:
             raise SupervisionError(self._refused)
         if not self._sized:
@@ -98,12 +98,12 @@ class DeeplySupervised(nn.Module):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator] # torch leaves it untyped
     def size(self, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
-        """Run the model once on a batch, check every tap, and give the companions their widths.
+        """Run the model once on a batch, check every tap, and set the input sizes of the companions.
 
-        A batch that the model cannot run on changes nothing. A tap that cannot be is final: the model is left as it was
-        given, and the net says why whenever it is called.
+        A batch that the model cannot run on changes nothing. An invalid tap is permanent: the model is restored, and
+        later calls raise the same reason.
         """
-        with SIZING, torch.inference_mode(False):  # else the companions' weights could never be trained
+        with SIZING, torch.inference_mode(False):  # otherwise the companions' weights could not be trained
             if self._sized:  # by another thread, while this one waited
                 return
             seen = trace(self.trunk, args, kwargs or {}, self.num_classes)
@@ -123,7 +123,7 @@ class DeeplySupervised(nn.Module):
             self._sized = True
 
     def check_gradient(self, name: str, features: Tensor) -> None:
-        """Refuse features that are cut off from the layer that made them: its companion could not train it."""
+        """Raise an error if the features have no gradient: the companion could not train the layer."""
         if torch.compiler.is_compiling() or features.requires_grad or not torch.is_grad_enabled():
             return
         if any(parameter.requires_grad for parameter in self.trunk.get_submodule(name).parameters()):
@@ -134,9 +134,9 @@ class DeeplySupervised(nn.Module):
             )
 
     def strip(self) -> nn.Module:
-        """Take the companions off and return the model as it was given: same object, trained weights, no hook left.
+        """Remove the companions and return the original model: same object, trained weights, no hooks left.
 
-        The net itself then has no companions any more; ``copy.deepcopy(net).strip()`` keeps it.
+        The net has no companions afterwards; use ``copy.deepcopy(net).strip()`` to keep them.
         """
         for handle in self._handles:
             handle.remove()
@@ -155,16 +155,16 @@ def supervise(
     example: Any = None,
     companion: Companion = Companion(),  # noqa: B008 - frozen
 ) -> DeeplySupervised:
-    """Give hidden layers of any model a companion each: a classifier of their own.
+    """Attach a companion, a small classifier, to hidden layers of any model.
 
-    model: any ``nn.Module`` that returns scores [B,K]; it is not modified but for forward hooks (and an
-        ``nn.TransformerEncoder`` does without nested tensors), which ``strip`` undoes.
-    at: names out of ``model.named_modules()``; or ``"auto"``, the last layer of each spatial resolution but the
+    model: any ``nn.Module`` that returns scores [B,K]; it only gets forward hooks (and an
+        ``nn.TransformerEncoder`` stops using nested tensors), which ``strip`` undoes.
+    at: names from ``model.named_modules()``; or ``"auto"``, the last layer of each spatial resolution except the
         output's; or a mapping from names to companions.
     num_classes: K.
-    example: a batch (a tensor, or a tuple or mapping of arguments) to size the companions by. Without it they are sized
-        on the first forward; ``"auto"`` needs it.
-    companion: how features become scores at the taps, where ``at`` does not say it for each.
+    example: a batch (a tensor, or a tuple or mapping of arguments) to find the input sizes of the companions.
+        Without it they are found in the first forward pass; ``"auto"`` needs it.
+    companion: how features become scores, for all taps; a mapping ``at`` overrides it.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> net = supervise(model, at=["1"], num_classes=3, example=torch.zeros(1, 4))
@@ -190,7 +190,7 @@ def supervise(
 
 
 def as_call(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Turn an example into the arguments of a call: a tensor is one, a tuple several, a mapping named ones."""
+    """Return the arguments of a call: a tensor is one argument, a tuple several, a mapping keyword arguments."""
     if isinstance(example, Mapping):
         return (), dict(example)
     return (tuple(example), {}) if isinstance(example, tuple | list) else ((example,), {})
@@ -202,7 +202,7 @@ def key(name: str) -> str:
 
 
 def check_model(model: nn.Module, num_classes: int) -> None:
-    """Refuse what cannot be supervised, with the remedy."""
+    """Raise an error if the model cannot be supervised."""
     if not isinstance(model, nn.Module):
         raise SupervisionError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
     if isinstance(model, DeeplySupervised):
@@ -221,7 +221,7 @@ def check_model(model: nn.Module, num_classes: int) -> None:
 def named_companions(
     model: nn.Module, at: str | Iterable[str] | Mapping[str, Companion], companion: Companion
 ) -> dict[str, Companion]:
-    """Return tap name -> companion, every name a layer of the model."""
+    """Return tap name -> companion; every name must be a layer of the model."""
     if not isinstance(at, Iterable):
         raise SupervisionError(f"at={at!r}; expected layer names, 'auto', or a mapping from names to companions")
     if not isinstance(at, Mapping):
@@ -240,7 +240,7 @@ def named_companions(
 
 
 def checked_call(tap: Tap, trunk: nn.Module, seen: Trace) -> tuple[Call, Tensor]:
-    """Return the one call of a tapped layer and the features in it, or say why it cannot be tapped."""
+    """Return the only call of a tapped layer and its features; raise an error if it cannot be tapped."""
     layer = trunk.get_submodule(tap.name)
     calls = [call for call in seen.calls if call.layer is layer]
     parts = [part_of(tap.name, call.output, tap.select) for call in calls]
@@ -248,14 +248,14 @@ def checked_call(tap: Tap, trunk: nn.Module, seen: Trace) -> tuple[Call, Tensor]
     hidden = any(call is calls[0] for call in seen.hidden_calls)
     if not hidden or shares_memory(features, seen.scores):
         raise SupervisionError(
-            f"layer {tap.name!r} gives the output itself or runs after it, so it is no hidden layer; expected one "
-            f"before the output; the output has its own loss already"
+            f"layer {tap.name!r} returns the output itself or runs after it, so it is not a hidden layer; expected one "
+            f"before the output; the output already has its own loss"
         )
     return calls[0], features
 
 
 def encoders_around(trunk: nn.Module, names: Iterable[str]) -> list[nn.TransformerEncoder]:
-    """Return the fast encoders with a tapped layer inside: with a padding mask it would meet nested tensors."""
+    """Return the encoders with a tapped layer inside that use nested tensors for padding masks."""
     tapped = {trunk.get_submodule(name) for name in names}
     return [encoder for encoder in fast_encoders(trunk) if not tapped.isdisjoint([*encoder.modules()][1:])]
 

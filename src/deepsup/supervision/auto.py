@@ -1,4 +1,4 @@
-"""A traced forward pass -> the layers to tap when the user names none (``at="auto"``)."""
+"""Choose the layers to tap from a traced forward pass (``at="auto"``)."""
 
 from collections import Counter
 from math import ceil
@@ -11,10 +11,10 @@ from deepsup.supervision.trace import Call, Trace
 
 
 def choose_taps(model: nn.Module, seen: Trace) -> list[str]:
-    """Return the last layer of each spatial resolution but the output's (the last resolution the trunk works at).
+    """Return the last layer of each spatial resolution, except the last resolution, which is the output's.
 
-    A net that works at one resolution (a ViT, a mixer, an MLP) has no such layers: there, of the kind of layer that one
-    of its modules repeats most often, the ones that end the first and the second third are tapped.
+    A net with a single resolution (a ViT, a mixer, an MLP) has no such layers. There, the layers that end the first and
+    the second third of the most repeated kind of block are tapped.
     """
     counts = Counter(call.layer for call in seen.calls)
     batch = seen.scores.shape[0]
@@ -34,7 +34,7 @@ def is_feature(output: object, batch: int) -> bool:
 
 
 def stage_ends(calls: list[Call], seen: Trace) -> list[str]:
-    """Return the last layer at each resolution, in order, without the last resolution's."""
+    """Return the last layer of each resolution, in order, except the last resolution."""
     sizes = {call.name: resolution(call.output, seen) for call in seen.calls}
     within = sizes_within(calls, sizes)
     ends: dict[tuple[int, ...], str] = {}
@@ -48,10 +48,10 @@ def stage_ends(calls: list[Call], seen: Trace) -> list[str]:
 
 
 def sizes_within(calls: list[Call], sizes: dict[str, tuple[int, ...] | None]) -> dict[str, set[tuple[int, ...]]]:
-    """Return, for every module with layers inside, the resolutions its layers work at.
+    """Return, for every module with layers inside, the resolutions of these layers.
 
-    A block that works at one or two and ends at another than a layer inside it (a strided residual block, an attention)
-    hides that layer: it lies on a branch or half-way through a step, and the block around it is the better tap.
+    A block with one or two resolutions may end at another resolution than a layer inside it (a strided residual block,
+    an attention). That layer is then on a branch or in the middle of a step, and the whole block is the better tap.
     """
     within: dict[str, set[tuple[int, ...]]] = {}
     for call in calls:
@@ -71,19 +71,19 @@ def enclosing(name: str) -> list[str]:
 
 
 def is_list(layer: nn.Module) -> bool:
-    """Whether a module is a mere list of layers, not a block of its own kind."""
+    """Whether a module is only a container of layers, not a block of its own type."""
     return type(layer) in (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def resolution(output: object, seen: Trace) -> tuple[int, ...] | None:
-    """Return the height and width of a map [B,C,H,W] or [B,H,W,C], told by the aspect of the input; None for others.
+    """Return the height and width of a map [B,C,H,W] or [B,H,W,C], found by the aspect ratio of the input; else None.
 
-    Inside a block, maps may lie as [B,H,W,C] (ConvNeXt) or whole stages may (Swin): of both readings, the one with the
-    input's aspect that is no larger than it is right. Volumes that fit neither are read as [B,C,D,H,W].
+    Maps inside a block (ConvNeXt) or in whole stages (Swin) may be [B,H,W,C]. Of both layouts, the right one has the
+    aspect ratio of the input and is not larger. Volumes that match neither are read as [B,C,D,H,W].
     """
     if not isinstance(output, Tensor) or (image := image_of(seen, output.ndim)) is None:
         return None
-    if max(output.shape[2:]) == 1:  # a vector, kept in the shape of a map
+    if max(output.shape[2:]) == 1:  # a vector in the shape of a map
         return None
     fitting = readings(output.shape, image).values()
     smaller = (size for size in fitting if all(a <= b for a, b in zip(size, image.shape[2:], strict=True)))
@@ -91,7 +91,7 @@ def resolution(output: object, seen: Trace) -> tuple[int, ...] | None:
 
 
 def block_thirds(model: nn.Module, calls: list[Call]) -> list[str]:
-    """Return, of the most repeated kind of layer within one module, the ends of the first and the second third."""
+    """Return the layers that end the first and the second third of the most repeated kind of layer in one module."""
     called = {call.layer: index for index, call in enumerate(calls)}
     groups: list[list[nn.Module]] = []
     for parent in model.modules():

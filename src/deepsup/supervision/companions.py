@@ -1,4 +1,4 @@
-"""What a layer puts out -> the scores of its companion.
+"""Companions: map the output of a layer to class scores.
 
 B batch, C channels, H W height and width, N tokens, D features, K classes.
 """
@@ -26,22 +26,22 @@ LAYOUTS = ("auto", "channels_first", "channels_last")
 class Companion:
     """How the output of a hidden layer becomes class scores: pool, flatten, scale, hidden layers, linear classifier.
 
-    The defaults are safe at the learning rate of the model itself: a coarse layout of the map (4x4), features of the
-    same length for every sample, and a classifier that starts at 0, so that it does not disturb the model before it
-    has learned something. ``Companion.paper()`` is the paper's: flatten and a linear classifier, nothing between.
+    The defaults are safe at the learning rate of the model: a map averaged to 4x4, features of the same length for
+    every sample, and a classifier initialized to 0, which does not disturb the model before it has learned something.
+    ``Companion.paper()`` is the paper's companion: flatten and a linear classifier.
 
     pool: ``"none"`` keeps every value; ``"avg"`` and ``"max"`` leave one value per channel (of [B,C,H,W]) or feature
-        (of [B,N,D], over the tokens); a number s averages a map down to at most s x s, a sequence to at most s tokens.
+        (of [B,N,D], over the tokens); a number s averages a map to at most s x s, a sequence to at most s tokens.
         Vectors [B,D] are never pooled.
     hidden: widths of ReLU layers between the features and the classifier.
-    length: the features of each sample are scaled to this length (L2 norm), so that the companion's loss is no steeper
-        for a wide layer than for a narrow one; ``None`` leaves them as they are.
-    init: ``"zero"`` starts the classifier at 0; ``"torch"`` leaves torch's initialisation; ``"caffe"`` is the one of
+    length: the features of each sample are scaled to this length (L2 norm), so that the companion's loss is not
+        steeper for a wide layer than for a narrow one; ``None`` leaves them unscaled.
+    init: ``"zero"`` initializes the classifier to 0; ``"torch"`` is torch's initialization; ``"caffe"`` is that of
         the authors' code: weights uniform within sqrt(3 / (K * features)), biases 0.
-    select: which part of the layer's output the companion meets, where that is a tuple, a list or a mapping: an index
+    select: the part of the layer's output that the companion gets, if that is a tuple, a list or a mapping: an index
         or a key.
-    layout: where the channels lie, for pooling: ``"channels_first"`` ([B,C,H,W], [B,C,L]), ``"channels_last"``
-        ([B,H,W,C], tokens [B,N,D]), or ``"auto"``: told from the model when the net is sized.
+    layout: the position of the channels, for pooling: ``"channels_first"`` ([B,C,H,W], [B,C,L]), ``"channels_last"``
+        ([B,H,W,C], tokens [B,N,D]), or ``"auto"``: found from a forward pass of the model.
     """
 
     pool: Literal["none", "avg", "max"] | int = 4
@@ -78,7 +78,7 @@ class Companion:
 
     @classmethod
     def paper(cls) -> "Companion":
-        """Return the paper's companion, for taps behind f (the activation and pooling of a layer)."""
+        """Return the paper's companion, for taps after the activation and pooling of a layer."""
         return cls(pool="none", length=None, init="torch")
 
     @classmethod
@@ -88,10 +88,10 @@ class Companion:
 
 
 class FlatLinear(nn.Linear):
-    """A linear layer on flattened features, [B, ...] -> [B,K]: ``nn.Linear`` on ``features.flatten(1)``, to rounding.
+    """A linear layer on flattened features, [B, ...] -> [B,K]: ``nn.Linear`` on ``features.flatten(1)``.
 
-    Flattening a map that lies channels last in memory would copy it, and its gradient would come back in the other
-    order and be copied twice more. Here the weights, which are fewer, are brought into the map's order instead.
+    Flattening a map whose memory is channels last would copy it, and its gradient would come back in the other order
+    and be copied twice more. Here the weights, which are fewer, are permuted instead. Results agree up to rounding.
     """
 
     def forward(self, features: Tensor) -> Tensor:
@@ -104,20 +104,20 @@ class FlatLinear(nn.Linear):
 
 
 class LazyFlatLinear(nn.LazyLinear):
-    """A ``FlatLinear`` that takes its width from the first features it meets."""
+    """A ``FlatLinear`` that gets its input size from the first features."""
 
     cls_to_become = FlatLinear
     forward = FlatLinear.forward  # type: ignore[assignment] # of the first call: torch takes it before it changes class
 
     def initialize_parameters(self, features: Tensor) -> None:
-        """Take the width of the flattened features."""
+        """Set the input size to that of the flattened features."""
         super().initialize_parameters(features.flatten(1))
 
 
 def channels_lie_last(features: Tensor) -> bool:
-    """Whether features [B,C, ...] are large and lie in memory as [B, ...,C]; by the stride, which all transforms know.
+    """Whether features [B,C, ...] are large and stored as [B, ...,C]; by the stride, which all transforms keep.
 
-    A small map is flattened as it is: records made that way stay repeatable to the digit.
+    A small map is flattened as it is, so that older records can be repeated to the digit.
     """
     return features.ndim > 2 and features.stride(1) == 1 and features.shape[1:].numel() >= LARGE
 
@@ -125,7 +125,7 @@ def channels_lie_last(features: Tensor) -> bool:
 class Head(nn.Module):
     """The companion of one tap: features [B, ...] -> scores [B,K]. ``classifier`` holds the paper's w_m.
 
-    Its first layer takes its width from the first features it meets, as ``nn.LazyLinear`` does, so an optimizer made
+    Its first layer gets its input size from the first features, as ``nn.LazyLinear`` does, so an optimizer created
     before that already has its parameters.
     """
 
@@ -139,24 +139,24 @@ class Head(nn.Module):
         layers += [nn.Linear(before, after) for before, after in pairwise(widths)]
         self.hidden = nn.Sequential(*(nn.Sequential(layer, nn.ReLU()) for layer in layers[:-1]))
         self.classifier = layers[-1]
-        self.grid: tuple[int, ...] | None = None  # how many positions a pooled map has, once that is known
+        self.grid: tuple[int, ...] | None = None  # the size of a pooled map, once it is known
 
     @property
     def first(self) -> nn.Linear:
-        """The layer that meets the flattened features."""
+        """The layer that gets the flattened features."""
         return next(module for module in self.modules() if isinstance(module, nn.Linear))
 
     def needs_layout(self, features: Tensor) -> bool:
-        """Whether it matters where the channels lie, and is not known."""
+        """Whether the layout matters and is still unknown."""
         return self.layout is None and self.companion.pool != "none" and features.ndim > 2
 
     @torch.no_grad()
     def size(self, features: Tensor) -> None:
-        """Take the width of the first layer from ``features``; initialise as the companion says."""
+        """Set the input size of the first layer from ``features`` and initialize the layers."""
         if isinstance(self.companion.pool, Integral) and features.ndim > 2:
             positions = features.shape[1:-1] if self.layout == "channels_last" else features.shape[2:]
             self.grid = tuple(min(int(self.companion.pool), extent) for extent in positions)
-        new = is_lazy(self.first.weight)  # not when a state_dict gave the weights before the first forward
+        new = is_lazy(self.first.weight)  # not if a state_dict was loaded before the first forward pass
         self(features.to(self.first.weight.device, self.first.weight.dtype))
         if new and self.companion.init == "zero":
             nn.init.zeros_(self.classifier.weight)
@@ -179,39 +179,46 @@ class Head(nn.Module):
                 f"Companion(pool='avg'), for changing sizes"
             )
         if not torch.is_autocast_enabled(pooled.device.type):
-            pooled = pooled.to(self.first.weight.dtype)  # a model may cast inside
+            pooled = pooled.to(self.first.weight.dtype)  # a model may cast its activations
         if self.companion.length is not None:
             pooled = scaled(pooled, self.companion.length)
         scores: Tensor = self.classifier(self.hidden(pooled))
         return scores
 
     def extra_repr(self) -> str:
-        """Show the pooling in the net's printout."""
+        """Show the pooling when the net is printed."""
         layout = f", layout={self.layout!r}" if self.layout else ""
         return f"pool={self.companion.pool!r}{layout}"
 
 
 def scaled(features: Tensor, length: float) -> Tensor:
-    """Scale the features [B, ...] of each sample to the same L2 norm; zeros have no direction and stay 0."""
+    """Scale the features [B, ...] of each sample to the same L2 norm; zeros have no direction and stay 0.
+
+    The gradient sees half of the scaling. With all of it, the companion could turn the features but never lengthen
+    them, and a model on a plateau stays there longer than without companions; with none of it, steps at high learning
+    rates diverge sooner (LOG.md).
+    """
     dims = tuple(range(1, features.ndim))
     exact = torch.promote_types(features.dtype, torch.float32)  # in half precision squares and factors could overflow
     norm: Tensor = torch.linalg.vector_norm(features, dim=dims, keepdim=True, dtype=exact)
-    factor = torch.where(norm > 0, length / norm.clamp(min=1e-6), 0.0)
+    bounded = norm.clamp(min=1e-6)
+    halved = (bounded * bounded.detach()).sqrt()  # the norm, with half of its gradient
+    factor = torch.where(norm > 0, length / halved, 0.0)
     return (features * factor).to(features.dtype)
 
 
 def pool(
     features: Tensor, how: Literal["none", "avg", "max"] | int, layout: Layout | None, grid: tuple[int, ...] | None
 ) -> Tensor:
-    """Pool a map or a sequence over its positions, [B,C,...] or, channels last, [B,...,C]; leave vectors.
+    """Pool a map or a sequence over its positions, [B,C,...] or, channels last, [B,...,C]; vectors stay unchanged.
 
-    grid: where a size is asked for, how many positions are left; the same for maps of every size.
+    grid: the pooled size if ``how`` is a number; the same for maps of every size.
     """
     if how == "none" or features.ndim == 2:
         return features
     maps = features.movedim(-1, 1) if layout == "channels_last" else features  # [B,C,H,W]
     positions = tuple(range(2, maps.ndim))
-    if how == "avg":  # in the order of the memory: so the gradient comes back in it
+    if how == "avg":  # in memory order, so that the gradient has the same order
         return (
             maps.movedim(1, -1).mean(tuple(p - 1 for p in positions))
             if channels_lie_last(maps)

@@ -1,4 +1,4 @@
-"""A traced forward pass and the output of one layer -> where its channels lie, so that pooling takes the right axes.
+"""Find the layout of a layer's output from a traced forward pass, so that pooling uses the right axes.
 
     channels_first   [B,C,H,W], [B,C,L]   the maps of convolutions
     channels_last    [B,H,W,C], [B,N,D]   Swin's maps, the tokens of a transformer
@@ -31,35 +31,37 @@ NORMS = (nn.LayerNorm, nn.RMSNorm)
 
 
 def layout_of(call: Call, features: Tensor, seen: Trace) -> Layout:
-    """Return where the channels of a layer's output lie, or say that it cannot be told.
+    """Return the layout of a layer's output; raise an error if it is ambiguous.
 
-    A layer of a kind that tells speaks for itself. Else the layers inside it do, and the aspect of the input image is a
-    second witness. Where neither tells, the layers before it do. Where witnesses differ, none is believed.
+    The type of the layer decides, if it implies a layout. Otherwise the layers inside it and the aspect ratio of the
+    input image decide; otherwise the layers before it. If these disagree, the layout is ambiguous.
     """
     shape = features.shape
-    itself = says(call.layer, shape)
-    if itself is not None:
-        return itself
-    told = told_by([other for other in seen.calls if other.name.startswith(f"{call.name}.")], shape)
+    own = layout_of_type(call.layer, shape)
+    if own is not None:
+        return own
+    found = layouts_from([other for other in seen.calls if other.name.startswith(f"{call.name}.")], shape)
     image = image_of(seen, features.ndim)
     fitting = set(readings(shape, image)) if image is not None else set()
     if len(fitting) == 1:
-        told |= fitting
-    if not told:
-        told = told_by(seen.calls[: seen.calls.index(call)], shape)
-    if len(told) != 1:
-        reason = "the layers that made it and the input's shape disagree" if told else "no layer before it tells which"
+        found |= fitting
+    if not found:
+        found = layouts_from(seen.calls[: seen.calls.index(call)], shape)
+    if len(found) != 1:
+        disagree = "the layers that made it and the input's shape disagree"
+        reason = disagree if found else "no layer before it decides which"
         first, last = ("[B,C,L]", "[B,N,D]") if features.ndim == 3 else ("[B,C,...]", "[B,...,C]")
         raise SupervisionError(
-            f"the output of layer {call.name!r}, {list(shape)}, may be {first} or {last}: {reason}; expected to know "
-            f"what to pool over; give Companion(layout='channels_first') or Companion(layout='channels_last')"
+            f"the output of layer {call.name!r}, {list(shape)}, may be {first} or {last}: {reason}; expected a "
+            f"known layout to pool over; give Companion(layout='channels_first') or Companion(layout='channels_last')"
         )
-    return told.pop()
+    return found.pop()
 
 
-def told_by(calls: list[Call], shape: torch.Size) -> set[Layout]:
-    """Return all that calls with an output of ``shape`` tell of it, or else those with as many positions (a maxout)."""
-    outputs = [(says(call.layer, part.shape), part.shape) for call in calls for part in tensors_of(call.output)]
+def layouts_from(calls: list[Call], shape: torch.Size) -> set[Layout]:
+    """Return the layouts of calls with an output of ``shape``, or else of those with as many positions (a maxout)."""
+    parts = [(call.layer, part.shape) for call in calls for part in tensors_of(call.output)]
+    outputs = [(layout_of_type(layer, given), given) for layer, given in parts]
     votes = [(layout, given) for layout, given in outputs if layout is not None and given[:1] == shape[:1]]
     same = {layout for layout, given in votes if given == shape}
     return same or {layout for layout, given in votes if positions(given, layout) == positions(shape, layout)}
@@ -71,21 +73,21 @@ def positions(shape: torch.Size, layout: Layout) -> torch.Size:
 
 
 def tensors_of(output: Any) -> list[Tensor]:
-    """Return an output, or those of its parts, that are tensors."""
+    """Return the tensors of an output: itself, or its parts."""
     return [part for part in (output if isinstance(output, list | tuple) else [output]) if isinstance(part, Tensor)]
 
 
-def says(layer: nn.Module, shape: torch.Size) -> Layout | None:
-    """Return where a layer of this kind puts its channels; None for kinds that do not care (activations, dropout)."""
+def layout_of_type(layer: nn.Module, shape: torch.Size) -> Layout | None:
+    """Return the layout that the type of a layer implies; None for types with any layout (activations, dropout)."""
     if isinstance(layer, CHANNELS_FIRST) or type(layer).__module__ == POOLINGS:
         return "channels_first"
     if isinstance(layer, CHANNELS_LAST):
         return "channels_last"
-    return norm_says(layer, shape) if isinstance(layer, NORMS) else None
+    return layout_of_norm(layer, shape) if isinstance(layer, NORMS) else None
 
 
-def norm_says(norm: Any, shape: torch.Size) -> Layout | None:
-    """Return which axis a layer norm works on: the last, but for subclasses that permute (ConvNeXt's LayerNorm2d)."""
+def layout_of_norm(norm: Any, shape: torch.Size) -> Layout | None:
+    """Return the layout of a layer norm: channels last, except for subclasses that permute (ConvNeXt's LayerNorm2d)."""
     if len(norm.normalized_shape) > 1:
         return None
     if type(norm).forward in (nn.LayerNorm.forward, nn.RMSNorm.forward):
@@ -95,19 +97,19 @@ def norm_says(norm: Any, shape: torch.Size) -> Layout | None:
 
 
 def image_of(seen: Trace, ndim: int) -> Tensor | None:
-    """Return the model's first input that is an image [B,C,H,W] or a volume, if a map of ``ndim`` can be told by it."""
+    """Return the model's first image [B,C,H,W] or volume among its inputs, if it has ``ndim`` dimensions."""
     image = next((x for x in seen.inputs if isinstance(x, Tensor) and x.ndim >= 4), None)
     return image if image is not None and image.ndim == ndim else None
 
 
 def readings(shape: torch.Size, image: Tensor) -> dict[Layout, tuple[int, ...]]:
-    """Return layout -> size of the map, for each layout in which that has the image's aspect, up to rounding."""
+    """Return layout -> size of the map, for each layout in which the map has the image's aspect ratio."""
     whole = tuple(image.shape[2:])
     both: dict[Layout, tuple[int, ...]] = {"channels_first": tuple(shape[2:]), "channels_last": tuple(shape[1:-1])}
     return {layout: size for layout, size in both.items() if has_aspect(size, whole)}
 
 
 def has_aspect(size: tuple[int, ...], whole: tuple[int, ...]) -> bool:
-    """Whether a map has the proportions of the whole, up to the rounding of poolings and to padding."""
+    """Whether a map has the aspect ratio of the whole image, up to padding and the rounding of poolings."""
     pairs = combinations(zip(size, whole, strict=True), 2)
     return all(abs(h * width - w * height) < height + width for (h, height), (w, width) in pairs)

@@ -1,4 +1,4 @@
-"""A module of any model -> the tensor it puts out during a forward pass, once, unchanged and with its gradient."""
+"""Capture the output of one layer during a forward pass, unchanged and with its gradient."""
 
 import threading
 from collections.abc import Mapping
@@ -11,27 +11,27 @@ from deepsup.errors import SupervisionError
 
 
 class Here(threading.local):
-    """What a tap has caught in the running thread; None while it does not listen there."""
+    """What a tap has captured in the current thread; None while it does not listen there."""
 
-    def __init__(self) -> None:  # per thread; a class attribute as the default would make torch.compile compile again
+    def __init__(self) -> None:  # per thread; a class attribute as the default would make torch.compile recompile
         self.caught: list[tuple[Any, object]] | None = None
 
 
 class Tap:
-    """A forward hook that keeps what one layer puts out while the supervised net runs, and nothing at other times.
+    """A forward hook that captures the output of one layer while the supervised net runs, and only then.
 
-    An object, not a closure, so that ``copy.deepcopy`` and pickling of a net give the copy taps of its own. Each thread
-    has its own catch, so that one net may run in several threads at once.
+    It is an object, not a closure, so that ``copy.deepcopy`` and pickling give a copied net its own taps. Each thread
+    has its own captures, so that one net may run in several threads at once.
     """
 
     def __init__(self, name: str, select: int | str | None = None) -> None:
         self.name = name
         self.select = select
-        self.clone = False  # the layer's output is changed in place later on: keep a copy of it
+        self.clone = False  # the layer's output is changed in place later: capture a copy
         self._here = Here()
 
     def __call__(self, _layer: nn.Module, _args: Any, output: Any) -> None:
-        """Keep ``output`` or its selected part; torch calls this after the layer's forward."""
+        """Capture ``output`` or its selected part; torch calls this after the layer's forward."""
         caught = self._here.caught
         if caught is None:
             return
@@ -39,35 +39,35 @@ class Tap:
         caught.append((part.clone() if self.clone and isinstance(part, Tensor) else part, version_of(part)))
 
     def listen(self) -> list[tuple[Any, object]] | None:
-        """Start to listen in this thread; return what ``stop`` needs to end this call and go on with one around it."""
+        """Start listening in this thread; return the state that ``stop`` restores, for nested calls."""
         before, self._here.caught = self._here.caught, []
         return before
 
     def stop(self, before: list[tuple[Any, object]] | None) -> list[tuple[Any, object]]:
-        """Stop to listen, let go of everything, and return what was kept, each with its version."""
+        """Stop listening, release the captures and return them, each with its version."""
         caught, self._here.caught = self._here.caught or [], before
         return caught
 
     def check(self, caught: list[tuple[Any, object]], batch: int) -> Tensor:
-        """Return the one feature tensor [B, ...] among what was kept, or say why there is none."""
+        """Return the one captured feature tensor [B, ...]; raise an error if there is none."""
         features = one_tensor(self.name, [part for part, _ in caught], batch)
         if not self.clone and version_of(features) != caught[0][1]:
             raise SupervisionError(
                 f"the output of layer {self.name!r} is changed in place after the tap (an in-place ReLU, dropout or "
-                f"addition), so its companion would see other values than the layer gave; expected an output that "
-                f"stays: tap the layer that changes it, or build the model with inplace=False"
+                f"addition), so its companion would see other values than the layer returned; expected an output "
+                f"that stays unchanged: tap the layer that changes it, or build the model with inplace=False"
             )
         return features
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_here"}  # no activation is copied
+        return {name: value for name, value in self.__dict__.items() if name != "_here"}  # activations are not copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _here=Here())
 
 
 def part_of(name: str, output: Any, select: int | str | None) -> Any:
-    """Return the part of a layer's output that a companion selects: by index, by key, or by the name of a field."""
+    """Return the part of a layer's output that a companion selects: by index, by key, or by attribute."""
     if select is None:
         return output
     if isinstance(output, Tensor):
@@ -86,9 +86,9 @@ def part_of(name: str, output: Any, select: int | str | None) -> Any:
 
 
 def version_of(output: Any) -> object:
-    """Return autograd's count of in-place changes of a tensor (of each part), or 0 where none is kept.
+    """Return autograd's count of in-place changes of a tensor (of each part), or 0 if there is none.
 
-    None is kept inside compiled code and in inference mode.
+    There is none inside compiled code and in inference mode.
     """
     if torch.compiler.is_compiling():
         return 0
@@ -98,7 +98,7 @@ def version_of(output: Any) -> object:
 
 
 def one_tensor(name: str, outputs: list[Any], batch: int) -> Tensor:
-    """Return the single feature tensor [B, ...] a layer gave in one forward pass, or say why it cannot be tapped."""
+    """Return the only feature tensor [B, ...] of a layer in one forward pass; raise an error if it cannot be tapped."""
     if not outputs:
         raise SupervisionError(
             f"layer {name!r} is never called in the model's forward; expected a layer that runs once; tap another one"
@@ -106,7 +106,7 @@ def one_tensor(name: str, outputs: list[Any], batch: int) -> Tensor:
     if len(outputs) > 1:
         raise SupervisionError(
             f"layer {name!r} is called {len(outputs)} times in one forward, so it has no single output; expected a "
-            f"layer that runs once; tap the block around one of the calls, or give each call a module of its own"
+            f"layer that runs once; tap the block around one of the calls, or use one module per call"
         )
     (features,) = outputs
     if not isinstance(features, Tensor):
@@ -123,7 +123,7 @@ def one_tensor(name: str, outputs: list[Any], batch: int) -> Tensor:
 
 
 def describe(output: Any) -> str:
-    """Say in a few words what a layer returned.
+    """Describe briefly what a layer returned.
 
     >>> describe((torch.zeros(2, 3), None))
     'a tuple (Tensor [2, 3], NoneType)'

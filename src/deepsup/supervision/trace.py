@@ -1,4 +1,4 @@
-"""A model and one batch for it -> every layer call of that forward pass, in order; the model stays as it was."""
+"""Record every layer call of one forward pass, in order, without changing the model."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from deepsup.supervision.taps import describe, version_of
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of one layer: its name, the layer, and what it put out (kept only as long as the trace is)."""
+    """One call of one layer: its name, the layer, and its output (kept only as long as the trace)."""
 
     name: str
     layer: nn.Module
@@ -30,7 +30,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Trace:
-    """A forward pass: the layers, their calls in the order in which they ended, and the scores [B,K] that came out."""
+    """A forward pass: the layers, their calls in the order in which they ended, and the scores [B,K]."""
 
     layers: dict[str, nn.Module]
     calls: list[Call]
@@ -39,7 +39,7 @@ class Trace:
 
     @property
     def hidden_calls(self) -> list[Call]:
-        """The calls that ended before the scores existed: what may be tapped."""
+        """The calls that ended before the scores existed; only these may be tapped."""
         for index, call in enumerate(self.calls):
             if shares_memory(call.output, self.scores):
                 return self.calls[:index]
@@ -47,10 +47,10 @@ class Trace:
 
 
 def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], num_classes: int) -> Trace:
-    """Run ``model`` once on a batch, in evaluation mode and without gradients, and note every layer call.
+    """Run ``model`` once on a batch, in evaluation mode and without gradients, and record every layer call.
 
-    The outputs of all layers are held until the trace is let go, so that no memory is reused within it and tensors
-    can be told apart by their storage.
+    The trace keeps the outputs of all layers, so that no memory is reused and tensors can be identified by their
+    storage.
     """
     calls: list[Call] = []
     layers = {name: layer for name, layer in model.named_modules() if name}
@@ -78,7 +78,7 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], nu
 
 
 def scores_of(output: Any, model: nn.Module, num_classes: int) -> Tensor:
-    """Return the scores [B,K] in what a model returned: the tensor itself, or its key or field ``logits``."""
+    """Return the scores [B,K] of a model's output: the tensor itself, or its key or attribute ``logits``."""
     scores = output
     if not isinstance(output, Tensor):
         scores = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
@@ -104,14 +104,14 @@ def shares_memory(output: Any, scores: Tensor) -> bool:
 
 
 def fast_encoders(model: nn.Module) -> list[nn.TransformerEncoder]:
-    """Return the encoders that make nested tensors of padded batches in evaluation; layers with hooks fail on those."""
+    """Return the encoders that use nested tensors for padded batches in evaluation; layers with hooks fail on them."""
     encoders = (module for module in model.modules() if isinstance(module, nn.TransformerEncoder))
     return [encoder for encoder in encoders if encoder.use_nested_tensor]
 
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Run in evaluation mode, without gradients or nested tensors; afterwards all is as before, also what is random."""
+    """Run in evaluation mode, without gradients or nested tensors; restore modes and random state afterwards."""
     encoders = fast_encoders(model)
     modes = {layer: layer.training for layer in model.modules()}
     cuda = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})

@@ -1,5 +1,6 @@
 """A network, an objective and batches -> a trained network, epoch by epoch."""
 
 from deepsup.training.batches import Batches
+from deepsup.training.callbacks import Callback
 
-__all__ = ["Batches"]
+__all__ = ["Batches", "Callback"]

@@ -1,6 +1,6 @@
-"""A part of a data set in, a stream of ready batches out: seeded, shuffled or in order, split over processes.
+"""The batch stream: seeded, shuffled or in order, split over processes.
 
-The part is one uint8 tensor; each batch is gathered, normalised and augmented as a whole, in this process.
+The images are one uint8 tensor; each batch is gathered, normalized and augmented as a whole, in this process.
 Legend: N images, B batch, C channels, H height, W width.
 """
 
@@ -17,20 +17,20 @@ from torch.nn import functional as F
 from deepsup.errors import DataError
 from deepsup.preprocess import Augment
 
-# What a random stream is for; part of its seed, so that no two are alike.
+# The purpose of a random stream; part of its seed, so that no two streams are equal.
 _ORDER, _COINS = 0, 1
 
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """The batches of each epoch: the same for the same seed and epoch, whatever was asked before.
+    """The batches of each epoch, determined by the seed and the epoch alone.
 
-    ``batch_size`` counts the images of all processes together. Each process gets its share of every batch: nothing
-    twice, nothing lost, the same number of steps for all. So training does not depend on how many processes share it.
+    ``batch_size`` counts the images of all processes together. Each process gets its share of every batch: no
+    image is repeated or lost, and all take the same number of steps. Training does not depend on their number.
     """
 
     images: Tensor
-    """[N,C,H,W], uint8; or float32 where it was normalised beforehand (``Normalizer.apply_all``)."""
+    """[N,C,H,W], uint8; or float32 if it was normalized beforehand (``Normalizer.apply_all``)."""
     labels: Tensor
     """[N] int64."""
     batch_size: int
@@ -39,12 +39,12 @@ class Batches:
     normalize: Callable[[Tensor], Tensor] | None = None
     augment: Augment | None = None
     side: Callable[[int], int | None] = lambda _: None
-    """Epoch -> the height that its images are scaled to at last; None: they stay as they are."""
+    """Epoch -> the height to which its images are scaled; None: they are not scaled."""
     rank: int = 0
     world: int = 1
 
     def __post_init__(self) -> None:
-        # once, so that no batch has to be brought into order; a tensor that lies so already is not copied
+        # once for all batches; a tensor that already has this memory order is not copied
         object.__setattr__(self, "images", self.images.contiguous(memory_format=torch.channels_last))
         if len(self.images) != len(self.labels):
             raise DataError(f"{len(self.images):,} images but {len(self.labels):,} labels; expected the same number")
@@ -59,7 +59,7 @@ class Batches:
             )
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches per epoch."""
         return len(self.bounds())
 
     def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -78,14 +78,14 @@ class Batches:
             if self.normalize is not None:
                 images = self.normalize(images)
             if self.augment is not None:
-                # drawn for the whole batch, so that the stream goes on alike in all processes
+                # drawn for the whole batch, so that the stream is the same in all processes
                 images = self.augment(images, self.augment.draw(coins[batch], epoch, generator).of(mine))
             if side is not None:
                 images = scaled(images, side)
             yield images.contiguous(memory_format=torch.channels_last), self.labels[batch[mine].to(self.labels.device)]
 
     def bounds(self) -> list[tuple[int, int]]:
-        """Where each batch begins and ends; a rest too small to give every process an image joins the last batch."""
+        """Return where each batch begins and ends; a rest with fewer images than processes joins the last batch."""
         count, size = len(self.images), self.batch_size
         starts = list(range(0, count, size))
         if len(starts) > 1 and count - starts[-1] < self.world:
@@ -106,13 +106,13 @@ def scaled(images: Tensor, side: int) -> Tensor:
 
 
 def _rows(images: Tensor, which: Tensor) -> Tensor:
-    """Gather images; each lies in one piece of memory, and told so torch copies it six times faster."""
+    """Gather images; each is contiguous in memory, and a view that shows it lets torch copy six times faster."""
     count, channels, height, width = images.shape
     flat = images.permute(0, 2, 3, 1).reshape(count, -1)
     return flat.index_select(0, which.to(images.device)).view(-1, height, width, channels).permute(0, 3, 1, 2)
 
 
 def _generator(*words: int) -> torch.Generator:
-    """A generator of random numbers whose seed mixes all the words well."""
+    """Return a random generator whose seed is a hash of all words."""
     seed = int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0])
     return torch.Generator().manual_seed(seed)

@@ -29,11 +29,12 @@ def build_net(config: Config, classes: int, shape: Sequence[int]) -> DeeplySuper
     """Return the supervised net for images [C,H,W]; what is random in it comes from torch's own generator."""
     network = build_network(config, classes, shape).to(device_of(config))
     example = torch.zeros(2, *shape, device=device_of(config))
+    given = config.supervision
     companion = Companion(
-        pool=int(config.pool) if config.pool.isdigit() else config.pool,  # type: ignore[arg-type] # it checks itself
-        hidden=config.hidden,
-        length=config.companion_length or None,
-        init=config.companion_init,  # type: ignore[arg-type]
+        pool=int(given.pool) if given.pool.isdigit() else given.pool,  # type: ignore[arg-type] # it checks itself
+        hidden=given.hidden,
+        length=given.companion_length or None,
+        init=given.companion_init,
     )
     net = supervise(network, at=taps_of(config, network), num_classes=classes, example=example, companion=companion)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs do not know it
@@ -45,14 +46,15 @@ def build_net(config: Config, classes: int, shape: Sequence[int]) -> DeeplySuper
 def check_sides(config: Config, net: DeeplySupervised, example: Tensor) -> None:
     """Refuse images of changing size where the net, or a companion on its flattened maps, takes one size only."""
     training = net.training
-    for side in config.sides:
+    for side in config.data.sides:
         try:
             net.eval()(scaled(example, side))
         except (DeepsupError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())[:150]
             raise ConfigError(
-                f"sides={config.sides}, but {config.network} with companions of pool={config.pool} takes no images of "
-                f"{side} ({reason}); expected a net that ends in a global pooling, such as fast, and --pool avg"
+                f"sides={config.data.sides}, but {config.network.name} with companions of "
+                f"pool={config.supervision.pool} takes no images of {side} ({reason}); expected a net that ends "
+                f"in a global pooling, such as fast, and --pool avg"
             ) from error
     net.train(training)
 
@@ -60,39 +62,40 @@ def check_sides(config: Config, net: DeeplySupervised, example: Tensor) -> None:
 def build_network(config: Config, classes: int, shape: Sequence[int]) -> nn.Module:
     """Return a registered network, or what the user's own factory gives."""
     channels, height, width = shape
-    if ":" in config.network:
+    if ":" in config.network.name:
         return own_network(config, classes)
     if height != width:
         side = max(height, width)
-        remedy = f"save the arrays as {side}x{side}" if config.data.endswith(".npz") else f"give --image-size {side}"
+        archive = config.data.source.endswith(".npz")
+        remedy = f"save the arrays as {side}x{side}" if archive else f"give --image-size {side}"
         raise ConfigError(
-            f"images of {height}x{width} for {config.network}, which takes square ones; {remedy}, or bring a network "
-            f"of your own: --network package.module:factory"
+            f"images of {height}x{width} for {config.network.name}, which takes square ones; {remedy}, or bring a "
+            f"network of your own: --network package.module:factory"
         )
     return create_network(
-        config.network, num_classes=classes, in_channels=channels, image_size=height, **config.network_options
+        config.network.name, num_classes=classes, in_channels=channels, image_size=height, **config.network.options
     )
 
 
 def taps_of(config: Config, network: nn.Module) -> str | list[str]:
     """Return the layers to tap: named ones, the network's own, those that "auto" finds, or none."""
-    if config.taps in (("none",), ()):
+    if config.supervision.taps in (("none",), ()):
         return []
-    if config.taps == ("network",):
+    if config.supervision.taps == ("network",):
         return list(network.taps) if isinstance(network, Network) else "auto"
-    return "auto" if config.taps == ("auto",) else list(config.taps)
+    return "auto" if config.supervision.taps == ("auto",) else list(config.supervision.taps)
 
 
 def device_of(config: Config) -> torch.device:
     """Return the device, if it is there."""
     try:
-        device = torch.device(config.device)
+        device = torch.device(config.run.device)
     except RuntimeError as error:
-        raise ConfigError(f"device={config.device!r}; expected cpu, cuda or cuda:N") from error
+        raise ConfigError(f"device={config.run.device!r}; expected cpu, cuda or cuda:N") from error
     if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device={config.device!r}; expected cpu, cuda or cuda:N")
+        raise ConfigError(f"device={config.run.device!r}; expected cpu, cuda or cuda:N")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise TrainingError(f"device={config.device}, but torch finds no CUDA here; use --device cpu")
+        raise TrainingError(f"device={config.run.device}, but torch finds no CUDA here; use --device cpu")
     if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))  # torchrun: a GPU for each process
         torch.cuda.set_device(device)
@@ -101,18 +104,18 @@ def device_of(config: Config) -> torch.device:
 
 def build_batches(config: Config, data: Dataset, normalize: Normalizer, processes: Processes) -> Batches:
     """Return the batches of the training part, normalised beforehand where that is slow."""
-    if config.augment not in AUGMENTATIONS:
-        raise ConfigError(f"augment={config.augment!r}; {nearest(config.augment, AUGMENTATIONS)}")
+    if config.data.augment not in AUGMENTATIONS:
+        raise ConfigError(f"augment={config.data.augment!r}; {nearest(config.data.augment, AUGMENTATIONS)}")
     images: Tensor = to_tensor(data.train.images)
     beforehand = any(step.name in ("zca", "lcn") for step in normalize.steps) and images.numel() * 4 < 2**32
     return Batches(
         normalize.apply_all(data.train.images) if beforehand else images,
         torch.from_numpy(data.train.labels),
-        config.batch_size,
-        seed=config.seed,
-        shuffle=config.shuffle,
+        config.run.batch_size,
+        seed=config.run.seed,
+        shuffle=config.data.shuffle,
         normalize=None if beforehand else normalize,
-        augment=AUGMENTATIONS[config.augment],
+        augment=AUGMENTATIONS[config.data.augment],
         side=config.side,
         rank=processes.rank,
         world=processes.world,
@@ -123,17 +126,17 @@ def build_objective(config: Config, net: DeeplySupervised, only: str | None = No
     """Return the objective of a config; with ``only``, that of a phase that trains one companion and what is below."""
     if only is not None and only not in net.taps:
         raise TrainingError(f"a phase trains only {only!r}; {nearest(only, net.taps)}")
-    many = len(net.taps) > 0
+    given, many = config.objective, len(net.taps) > 0
     return Objective(
         net,
-        smoothed(config.loss, config.label_smoothing),
-        companion_loss=smoothed(config.companion_loss or config.loss, config.label_smoothing),
-        alpha=1.0 if only is not None else one_or_each(config.alpha) if many else 0.0,
-        gamma=one_or_each(config.gamma) if many else 0.0,
-        balance=config.balance,
-        schedule="constant" if only is not None else config.schedule,
-        norms=config.norms,
-        average=config.average and only is None,
+        smoothed(given.loss, given.label_smoothing),
+        companion_loss=smoothed(given.companion_loss or given.loss, given.label_smoothing),
+        alpha=1.0 if only is not None else one_or_each(given.alpha) if many else 0.0,
+        gamma=one_or_each(given.gamma) if many else 0.0,
+        balance=given.balance,
+        schedule="constant" if only is not None else given.schedule,
+        norms=given.norms,
+        average=given.average and only is None,
     )
 
 
@@ -160,30 +163,34 @@ class Group(NamedTuple):
     """Whether Muon turns its steps."""
 
 
-def build_optimizer(config: Config, net: DeeplySupervised) -> torch.optim.SGD:
-    """Return SGD, or Muon beside it, over all parameters that are learned; its groups have the fields of Group."""
+def build_optimizer(config: Config, net: DeeplySupervised) -> torch.optim.Optimizer:
+    """Return SGD, AdamW or Muon over all parameters that are learned; its groups have the fields of Group."""
     groups: dict[Group, list[nn.Parameter]] = {}
     for name, parameter in net.named_parameters():
         if parameter.requires_grad:
             groups.setdefault(group_of(config, net, name, parameter), []).append(parameter)
-    if config.optimizer == "muon":
-        check_muon(net.trunk, any(group.orthogonal for group in groups))
     settings: list[dict[str, Any]] = [{"params": parameters, **group._asdict()} for group, parameters in groups.items()]
-    kind = Muon if config.optimizer == "muon" else torch.optim.SGD
-    return kind(settings, lr=config.plan[0].lr, momentum=config.momentum, nesterov=config.nesterov)
+    given, lr = config.optimizer, config.plan[0].lr
+    if given.name == "adamw":
+        return torch.optim.AdamW(settings, lr=lr)
+    if given.name == "muon":
+        check_muon(net.trunk, any(group.orthogonal for group in groups))
+        return Muon(settings, lr=lr, momentum=given.momentum, nesterov=given.nesterov)
+    return torch.optim.SGD(settings, lr=lr, momentum=given.momentum, nesterov=given.nesterov)
 
 
 def group_of(config: Config, net: DeeplySupervised, name: str, parameter: nn.Parameter) -> Group:
     """Return a parameter's group. Biases and norms do not decay."""
-    decay = config.weight_decay if parameter.ndim > 1 else 0.0
+    given = config.optimizer
+    decay = given.weight_decay if parameter.ndim > 1 else 0.0
     room, _, inside = name.partition(".")
     if room == "heads":
-        return Group(config.head_lr, decay, head=True)
-    if config.optimizer == "muon" and parameter.ndim == 4:
-        return Group(config.muon_lr, 0.0, orthogonal=True)
+        return Group(given.head_lr, decay, head=True)
+    if given.name == "muon" and parameter.ndim == 4:
+        return Group(given.muon_lr, 0.0, orthogonal=True)
     layer = inside.rpartition(".")[0]
-    if not config.published_rates or not isinstance(net.trunk, Network) or layer not in net.trunk.published:
-        return Group(1.0 if parameter.ndim > 1 else config.bias_lr, decay)
+    if not given.published_rates or not isinstance(net.trunk, Network) or layer not in net.trunk.published:
+        return Group(1.0 if parameter.ndim > 1 else given.bias_lr, decay)
     published = net.trunk.published[layer]
     if published.decay is not None and parameter.ndim > 1:
         decay = published.decay

@@ -1,4 +1,4 @@
-"""The environment that torchrun sets -> this process's place among all of them, and sums over them."""
+"""The processes of torchrun: the rank of this process, and sums over all of them."""
 
 import gc
 import os
@@ -32,7 +32,7 @@ class Processes:
         return total
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is up in any of the processes."""
+        """Whether the flag is set in any of the processes."""
         return bool(self.sum(torch.tensor(float(flag))) > 0)
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
@@ -46,10 +46,10 @@ class Processes:
 
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
-    """Join the other processes if torchrun started several; leave them at the end.
+    """Join the process group if torchrun started several processes; leave it at the end.
 
-    What DDP has wrapped must be gone by then: a reducer that outlives its group is the last to hold it, and torch then
-    waits, with Python's lock held, for a thread that waits for that lock.
+    The DDP wrapper must be deleted by then: a reducer that outlives its group makes torch wait, with the GIL taken, for
+    a thread that waits for the GIL.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1 or distributed.is_initialized():

@@ -1,13 +1,14 @@
-"""A net, an objective and batches -> one Epoch after the other, each the same however often the training is resumed.
+"""A net, an objective and batches -> a trained net; the same bits however often the training is resumed.
 
 B batch, K classes.
 """
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,9 @@ from deepsup.objective import Loss
 from deepsup.supervision import DeeplySupervised, DeepOutput
 from deepsup.training.batches import Batches
 from deepsup.training.build import build_objective, build_optimizer
+from deepsup.training.callbacks import Callback
 from deepsup.training.distributed import Processes
-from deepsup.training.rates import learning_rate, phases_by_epoch, set_rates
+from deepsup.training.rates import learning_rate, phase_at, set_rates
 
 
 @dataclass(frozen=True)
@@ -61,15 +63,18 @@ class Training:
     net: DeeplySupervised
     batches: Batches
     processes: Processes = field(default_factory=Processes)
+    folder: Path | None = None
+    """The run folder, where there is one."""
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.config, self.net)
         ema: Any = get_ema_multi_avg_fn  # torch leaves it untyped
-        decay = self.config.ema
+        decay = self.config.optimizer.ema
         self.average = AveragedModel(self.net, multi_avg_fn=ema(decay), use_buffers=True) if decay else None
         self.epoch = 0  # the epoch to go on with
         self.step = 0  # the step within it to go on with
         self.iteration = 0  # steps in all
+        self.stop_requested = False  # a callback sets it to end the training after this step
         self.divisions = 0  # how often a stall has divided the rate
         self.best_error, self.best_epoch = float("inf"), -1
         self.sums = torch.zeros(4 + 3 * len(self.net.taps), dtype=torch.float64)
@@ -87,31 +92,43 @@ class Training:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to do."""
-        limit = self.config.limit_steps
+        limit = self.config.run.limit_steps
         return self.epoch >= self.config.total_epochs or (limit is not None and self.iteration >= limit)
 
-    def epochs(self, after_step: Callable[[], None] = lambda: None) -> Iterator[Epoch]:
-        """Train, and yield each epoch when it has ended; ``after_step`` is called after every step."""
-        plan = list(phases_by_epoch(self.config))
-        while not self.finished:
-            index, phase, within = plan[self.epoch]
-            self.enter(index, phase, new=within == 0 and self.step == 0)
-            began, images = time.perf_counter(), 0
-            for x, y in islice(self.batches.epoch(self.epoch), self.step, None):
-                lr = self.train_step(phase, within, x, y)
-                images += self._whole[self.step]
-                self.step, self.iteration = self.step + 1, self.iteration + 1
-                if self.step < len(self.batches):
-                    after_step()
-                if self.finished:
-                    break
-            seconds = time.perf_counter() - began
-            epoch = self.summary(index, lr, images / max(seconds, 1e-9), seconds)
-            if self.step == len(self.batches):  # else a limit has cut it short, and a higher one goes on within it
-                self.epoch, self.step = self.epoch + 1, 0
-                self.sums.zero_()
-                self.gradients.sums.zero_()
-            yield epoch
+    def train(self, callbacks: Sequence[Callback] = ()) -> None:
+        """Train to the end, or until a callback sets ``stop_requested``."""
+        for callback in callbacks:
+            callback.started(self)
+        while not (self.finished or self.stop_requested):
+            self.train_epoch(callbacks)
+        for callback in callbacks:
+            callback.ended(self)
+
+    def train_epoch(self, callbacks: Sequence[Callback] = ()) -> None:
+        """Train what is left of the current epoch."""
+        index, phase, within = phase_at(self.config, self.epoch)
+        self.enter(index, phase, new=within == 0 and self.step == 0)
+        began, images = time.perf_counter(), 0
+        for x, y in islice(self.batches.epoch(self.epoch), self.step, None):
+            lr = self.train_step(phase, within, x, y)
+            images += self._whole[self.step]
+            self.step, self.iteration = self.step + 1, self.iteration + 1
+            if self.step == len(self.batches) or self.finished:
+                break
+            for callback in callbacks:
+                callback.step_ended(self)
+            if self.stop_requested:
+                return
+        seconds = time.perf_counter() - began
+        record = asdict(self.summary(index, lr, images / max(seconds, 1e-9), seconds))
+        if self.step == len(self.batches):  # otherwise limit_steps cut the epoch short; a higher limit continues it
+            self.epoch, self.step = self.epoch + 1, 0
+            self.sums.zero_()
+            self.gradients.sums.zero_()
+        for callback in callbacks:
+            callback.epoch_ended(self, record)
+        for callback in callbacks:
+            callback.step_ended(self)
 
     def enter(self, index: int, phase: Phase, new: bool) -> None:
         """Make ready for a phase: who is trained, through which wrappers, and with what momentum."""
@@ -125,7 +142,7 @@ class Training:
         net = self.net if phase.companions else DeeplySupervised(self.net.trunk, {}, self.net.num_classes)
         self.objective = build_objective(self.config, net, phase.only)
         model: nn.Module = net
-        if self.config.compile:
+        if self.config.run.compile:
             model = torch.compile(model)  # type: ignore[assignment] # torch types it as a function
         if self.processes.world > 1:
             model = DistributedDataParallel(model, find_unused_parameters=phase.only is not None)
@@ -138,9 +155,9 @@ class Training:
         x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
         whole = (self.epoch + (self.step + 0.5) / len(self.batches)) / config.total_epochs
         lr = learning_rate(config, phase, within, whole, self.divisions)
-        set_rates(self.optimizer, lr, self.iteration, config.head_lr_decay)
+        set_rates(self.optimizer, lr, self.iteration, config.optimizer.head_lr_decay)
         self.net.train()
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.amp):
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.run.amp):
             output = self._forward(x)
         try:
             loss = self.objective(output, y, progress=self.epoch / config.total_epochs)
@@ -156,10 +173,10 @@ class Training:
         share = self.processes.world * len(y) / self._whole[self.step]
         self.optimizer.zero_grad()
         torch.autograd.backward(total * share)
-        if config.gradient_every and self.step % config.gradient_every == 0:
+        if config.run.gradient_every and self.step % config.run.gradient_every == 0:
             self.gradients.note()
         self.optimizer.step()
-        if config.cap_norms:
+        if config.optimizer.cap_norms:
             cap_norms(self.net)
         if self.average is not None:
             self.average.update_parameters(self.net)
@@ -206,13 +223,14 @@ class Training:
         if error < self.best_error:
             self.best_error, self.best_epoch = error, epoch
             return True
-        if self.config.anneal == "stall" and (epoch - self.best_epoch) % self.config.patience == 0:
+        optimizer = self.config.optimizer
+        if optimizer.anneal == "plateau" and (epoch - self.best_epoch) % optimizer.patience == 0:
             self.divisions += 1
         return False
 
     def diverged(self, what: str, lr: float) -> DivergedError:
         """Say at which step the training broke and what to lower."""
-        alpha = f" or alpha ({' '.join(f'{each:g}' for each in self.config.alpha)})" if self.net.taps else ""
+        alpha = f" or alpha ({' '.join(f'{each:g}' for each in self.config.objective.alpha)})" if self.net.taps else ""
         return DivergedError(
             f"training diverged at epoch {self.epoch}, step {self.step} ({self.iteration} steps in all): {what}; lower "
             f"lr (now {lr:.3g}){alpha}"

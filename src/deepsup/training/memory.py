@@ -1,7 +1,7 @@
-"""Nothing in, a process that keeps the memory it frees out, for as long as it trains.
+"""Let the process keep freed memory while it trains.
 
-A training step asks for the same large blocks as the one before. glibc gives blocks above 32 MB back to the system at
-once and asks for them anew; the page faults of that were a tenth of a step on the CPU (LOG.md).
+A training step allocates the same large blocks as the one before. glibc returns blocks above 32 MB to the system at
+once and requests them again; these page faults took a tenth of a step on the CPU (LOG.md).
 """
 
 import ctypes
@@ -10,20 +10,20 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# the names of glibc's malloc.h
+# names from glibc's malloc.h
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4
 _KEEP = {_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 2**26}
-# the thresholds are where glibc's own adjustment ends in any process that once freed a large block
+# the thresholds are the maxima of glibc's own adjustment after a large block was freed
 _USUAL = {_MMAP_MAX: 65536, _MMAP_THRESHOLD: 2**25, _TRIM_THRESHOLD: 2**26, _TOP_PAD: 2**17}
 _within = 0
 
 
 @contextmanager
 def kept_memory() -> Iterator[None]:
-    """Keep freed memory within this block, and give it back at its end; elsewhere than in glibc, do nothing.
+    """Keep freed memory within this block, and return it at its end; without glibc, do nothing.
 
-    It is the whole process's: blocks may lie within each other, and the outermost one counts. Whoever has set malloc
-    by its environment is left alone.
+    The setting applies to the whole process: blocks may be nested, and the outermost one counts. Malloc settings in the
+    environment take precedence.
     """
     global _within
     _within += 1
@@ -38,7 +38,7 @@ def kept_memory() -> Iterator[None]:
 
 
 def can_keep() -> bool:
-    """Whether memory is glibc's and its user has not decided about it."""
+    """Whether malloc is glibc's and the environment does not configure it."""
     chosen = any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ
     return platform.libc_ver()[0] == "glibc" and not chosen
 

@@ -1,4 +1,4 @@
-"""Gradients of convolutions -> steps of equal length in every direction: Muon, beside SGD for all other parameters."""
+"""Muon for convolutions, with SGD for all other parameters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,15 +10,15 @@ from torch import Tensor
 class Muon(torch.optim.SGD):
     """SGD whose groups with ``orthogonal`` step along the (nearly) orthogonal matrix nearest to their momentum.
 
-    Jordan's (2024), as in cifar10-airbench: a convolution's weights are a matrix with a row for each output channel.
-    They are kept at the norm of an orthogonal matrix, so that ``lr`` is the length of a step relative to them; this
-    needs a normalisation layer behind the convolution, which undoes their scale. torch.optim.Muon takes matrices
-    only, and computes in bfloat16, which is slow on a CPU.
+    From Jordan (2024), as in cifar10-airbench: the weights of a convolution are a matrix with one row per output
+    channel. They are kept at the norm of an orthogonal matrix, so that ``lr`` is the relative length of a step; this
+    needs a normalization layer after the convolution, which undoes their scale. torch.optim.Muon only takes matrices,
+    and computes in bfloat16, which is slow on a CPU.
     """
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Take a step. The gradients of what Muon has moved are gone then, so that SGD leaves it alone."""
+        """Take a step. The gradients of Muon's parameters are deleted, so that SGD skips them."""
         for group in self.param_groups:
             if group["orthogonal"]:
                 for weight in group["params"]:
@@ -37,9 +37,9 @@ class Muon(torch.optim.SGD):
 
 
 def orthogonalize(matrix: Tensor, steps: int = 3) -> Tensor:
-    """[R, C] -> U S V' with singular values S between 0.5 and 1.5 or so; those that were tiny are still smaller.
+    """[R, C] -> U S V' with singular values S of about 0.5 to 1.5; tiny ones stay smaller.
 
-    Newton and Schulz's iteration with Jordan's polynomial of degree 5, whose slope at 0 is large for few steps' sake.
+    Newton-Schulz iteration with Jordan's polynomial of degree 5, whose large slope at 0 needs few steps.
     """
     x: Tensor = matrix / (matrix.norm() + 1e-7)
     if tall := len(x) > x.shape[1]:

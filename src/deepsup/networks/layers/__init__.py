@@ -1,4 +1,4 @@
-"""The layers of the rivals: each takes a tensor and gives one, and knows nothing of the networks built from it."""
+"""The layers of the networks in the paper's tables; they work in any model."""
 
 from deepsup.networks.layers.dropconnect_linear import DropConnectLinear
 from deepsup.networks.layers.dropout import UnscaledDropout

@@ -1,4 +1,4 @@
-"""Activations of any shape -> the same with some set to zero, not rescaled in training."""
+"""Dropout that does not rescale in training."""
 
 import torch
 from torch import Tensor, nn
@@ -7,12 +7,12 @@ from deepsup.networks.numbers import number, probability
 
 
 class UnscaledDropout(nn.Module):
-    """Dropout that multiplies by the mask alone in training, and by ``eval_scale`` in evaluation.
+    """Multiply by the mask in training mode, and by ``eval_scale`` in evaluation mode.
 
     ``nn.Dropout`` divides by the keep rate in training ("inverted"). Two published nets do not:
 
     - the authors' Caffe code of DSN: ``eval_scale = 1 - p``, the expectation of the mask;
-    - Maxout's raw input: ``p = 0.2, eval_scale = 1``: nothing makes up for the missing fifth.
+    - Maxout's raw input: ``p = 0.2, eval_scale = 1``: nothing compensates for the missing fifth.
 
     ``p`` is the probability that an activation is dropped, as in ``nn.Dropout``.
     """
@@ -29,5 +29,5 @@ class UnscaledDropout(nn.Module):
         return x * self.eval_scale
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(network)``."""
+        """Return the settings for ``print(network)``."""
         return f"p={self.p:g}, eval_scale={self.eval_scale:g}"

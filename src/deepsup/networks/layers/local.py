@@ -1,6 +1,6 @@
-"""Maps [B,C,H,W] -> maps [B,O,H',W'] by a convolution whose filters differ from place to place (not shared).
+"""A convolution [B,C,H,W] -> [B,O,H',W'] with different filters at each position (unshared).
 
-B batch, C channels, H W map, O output channels, H' W' output map, L = H' * W' places, k kernel side.
+B batch, C channels, H W map, O output channels, H' W' output map, L = H' * W' positions, k kernel side.
 """
 
 import math
@@ -15,10 +15,10 @@ from deepsup.networks.numbers import count
 
 
 class LocallyConnected2d(nn.Module):
-    """cuda-convnet's ``local`` layer: its own filter and bias at every place of the output map, stride 1.
+    """cuda-convnet's ``local`` layer: its own filter and bias at every position of the output map, stride 1.
 
-    ``size`` is the side of the (square) input map. ``weight`` is [L, C*k*k, O], ``bias`` [L*O]: flat, as it is usual to
-    spare one-dimensional parameters from weight decay.
+    ``size`` is the side of the (square) input map. ``weight`` is [L, C*k*k, O], ``bias`` [L*O]: flat, because
+    one-dimensional parameters are usually excluded from weight decay.
     """
 
     def __init__(self, in_channels: int, out_channels: int, size: int, kernel_size: int, padding: int = 0) -> None:
@@ -37,7 +37,7 @@ class LocallyConnected2d(nn.Module):
         self.out_channels = count("out_channels of LocallyConnected2d", out_channels)
         self.weight = nn.Parameter(torch.empty(places, fan_in, self.out_channels))
         self.bias = nn.Parameter(torch.empty(places * self.out_channels))
-        bound = 1 / math.sqrt(fan_in)  # what nn.Conv2d does by default
+        bound = 1 / math.sqrt(fan_in)  # as in nn.Conv2d
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
 
@@ -46,7 +46,7 @@ class LocallyConnected2d(nn.Module):
         if x.shape[1:] != (self.in_channels, self.size, self.size):
             raise NetworkError(
                 f"LocallyConnected2d got maps {tuple(x.shape[1:])}; it was built for "
-                f"{(self.in_channels, self.size, self.size)}, and its filters belong to places"
+                f"{(self.in_channels, self.size, self.size)}, and its filters belong to positions"
             )
         patches = F.unfold(x, self.kernel_size, padding=self.padding)  # [B, C*k*k, L]
         bias = self.bias.view(-1, 1, self.out_channels)  # [L, 1, O]
@@ -55,7 +55,7 @@ class LocallyConnected2d(nn.Module):
         return keep_format(maps, x)
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(network)``."""
+        """Return the settings for ``print(network)``."""
         return (
             f"{self.in_channels}, {self.out_channels}, size={self.size}, kernel_size={self.kernel_size}, "
             f"padding={self.padding}"

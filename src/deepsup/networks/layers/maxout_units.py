@@ -1,4 +1,4 @@
-"""Maps [B,C,H,W] or vectors [B,D] -> the largest of k linear maps per unit (Goodfellow et al., ICML 2013).
+"""Maxout (Goodfellow et al., ICML 2013): each unit is the largest of k linear maps.
 
 B batch, C channels, H W map, D features, U units, k pieces.
 """
@@ -14,16 +14,16 @@ from deepsup.networks.numbers import count
 
 def _largest_piece(pieces: Tensor, k: int, dim: int) -> Tensor:
     """k*U along ``dim`` -> U: piece j of unit u is row j*U + u; a tie shares the gradient evenly."""
-    # a chain of maximum, not amax over a fifth dimension: that answers in NCHW and is up to 5 times slower backwards
+    # a chain of maximum, not amax over a fifth dimension: amax returns NCHW, and its backward is up to 5 times slower
     return reduce(torch.maximum, pieces.chunk(k, dim))
 
 
 class MaxoutConv2d(nn.Module):
     """A convolution into ``pieces * out_channels`` maps, of which each unit keeps the largest of its pieces.
 
-    ``untied`` is the side of the output map: one bias per filter *and location*, as Maxout's MNIST net has
-    them; ``None`` is one bias per filter. The published initialisation, U(-0.005, 0.005) with zero biases, is the
-    default.
+    ``untied`` is the side of the output map: one bias per filter *and location*, as in Maxout's MNIST
+    net; ``None`` is one bias per filter. The default is the published initialization, U(-0.005, 0.005) with zero
+    biases.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class MaxoutConv2d(nn.Module):
             torch.empty(filters, count("in_channels of MaxoutConv2d", in_channels), kernel, kernel)
         )
         self.untied = None if untied is None else count("untied of MaxoutConv2d", untied)
-        # flat even if untied: it is usual to spare one-dimensional parameters, as biases, from weight decay
+        # flat even if untied: one-dimensional parameters are usually excluded from weight decay
         self.bias = nn.Parameter(torch.zeros(filters * (self.untied or 1) ** 2))
         nn.init.uniform_(self.weight, -init_range, init_range)
 
@@ -59,7 +59,7 @@ class MaxoutConv2d(nn.Module):
         return _largest_piece(pieces, self.pieces, -3)
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(network)``."""
+        """Return the settings for ``print(network)``."""
         filters, in_channels, kernel, _ = self.weight.shape
         biases = "one a filter" if self.untied is None else "one a filter and location"
         return (
@@ -85,6 +85,6 @@ class MaxoutLinear(nn.Module):
         return _largest_piece(F.linear(x, self.weight, self.bias), self.pieces, -1)
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(network)``."""
+        """Return the settings for ``print(network)``."""
         rows, in_features = self.weight.shape
         return f"{in_features}, {rows // self.pieces}, pieces={self.pieces}"

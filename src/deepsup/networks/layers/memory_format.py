@@ -1,4 +1,4 @@
-"""A layer's output and its input -> the output laid out in memory as the input is (B C H W, or channels last)."""
+"""Keep the memory format of a layer's input for its output."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from torch import Tensor
 def keep_format(output: Tensor, source: Tensor) -> Tensor:
     """Return ``output`` [B, C, H, W] in channels_last if ``source`` is, else contiguous.
 
-    Gathers and batched products answer in an order of their own; a network in channels_last would pay for a
+    Gathers and batched products return their own memory order; a network in channels_last would then pay for a
     conversion at every later layer.
     """
     last = torch.channels_last

@@ -1,9 +1,8 @@
-"""Maps [B,C,H,W] with channels in mirrored pairs -> maps of the same kind: layers that a mirror does not surprise.
+"""Layers equivariant to horizontal flips, on maps [B,C,H,W] whose channels come in mirrored pairs.
 
-In the first half of the channels a net looks at the image, in the second half, by the same filters mirrored, at what a
-mirror would show: mirroring the image swaps the halves and mirrors the maps, and does nothing else. So what is learned
-of one side is known of the other. The idea is Cohen and Welling's (group-equivariant networks, 2016), for the smallest
-of groups. B batch, C channels, H W map.
+The second half of the channels uses the filters of the first half, flipped. A flip of the image swaps the halves and
+flips the maps, and does nothing else, so the net learns both orientations from one image. The idea is from Cohen and
+Welling (group-equivariant networks, 2016), here for the smallest group. B batch, C channels, H W map.
 """
 
 from collections.abc import Sequence
@@ -14,14 +13,14 @@ from torch.nn import functional as F
 
 
 def swapped(channels: int) -> tuple[int, ...]:
-    """Return where each channel of a map with mirrored pairs is found after mirroring: in the other half."""
+    """Return the index of each channel after a flip: that of its partner in the other half."""
     return tuple((index + channels // 2) % channels for index in range(channels))
 
 
 class MirrorConv2d(nn.Module):
-    """A 3x3 convolution, padded by 1, to mirrored pairs: it learns half of its filters, the rest are their mirrors.
+    """A 3x3 convolution, padded by 1, to mirrored pairs: half of its filters are learned, the rest are flipped copies.
 
-    ``order`` tells, for every channel that comes in, which one it becomes in the mirror.
+    ``order`` is, for every input channel, the channel that it becomes after a flip.
     """
 
     order: Tensor
@@ -32,7 +31,7 @@ class MirrorConv2d(nn.Module):
         self.register_buffer("order", torch.tensor(order), persistent=False)
 
     def filters(self) -> tuple[Tensor, Tensor]:
-        """The learned half [C'/2, C, 3, 3] and its mirror."""
+        """Return the learned half [C'/2, C, 3, 3] and its flipped copy."""
         return self.weight, self.weight.index_select(1, self.order).flip(3)
 
     def forward(self, maps: Tensor) -> Tensor:
@@ -41,7 +40,7 @@ class MirrorConv2d(nn.Module):
 
 
 class MirrorPooledConv2d(MirrorConv2d):
-    """The same and max pooling 2/2; of an odd side each half leaves the column out that is last on its own way."""
+    """The same with max pooling 2/2; for an odd side, each half drops the last column in its own orientation."""
 
     def forward(self, maps: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C', H // 2, W // 2]."""
@@ -55,7 +54,7 @@ class MirrorPooledConv2d(MirrorConv2d):
 
 
 def paired(maps: Tensor) -> Tensor:
-    """[B, C, H, W] -> [B, C/2, H, 2W] in channels_last: a pair of channels side by side, as one."""
+    """[B, C, H, W] -> [B, C/2, H, 2W] in channels_last: a pair of channels side by side as one map."""
     batch, channels, height, width = maps.shape
     pixels = maps.permute(0, 2, 3, 1).reshape(batch, height, 2 * width, channels // 2)
     return pixels.permute(0, 3, 1, 2)
@@ -76,7 +75,7 @@ class MirrorNorm2d(nn.Module):
 
 
 class MirrorMaximum(nn.Module):
-    """The largest value of each pair of channels anywhere: the same for an image and its mirror image."""
+    """The global maximum of each pair of channels: the same for an image and its mirror image."""
 
     def forward(self, maps: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C/2, 1, 1]."""

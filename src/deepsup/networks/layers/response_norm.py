@@ -1,4 +1,4 @@
-"""cuda-convnet's constants for its cross-map response norm -> torch's own ``nn.LocalResponseNorm``."""
+"""cuda-convnet's cross-map response norm as torch's ``nn.LocalResponseNorm``."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""Scores [B,K] -> the same scores times a constant."""
+"""Multiply scores by a constant."""
 
 from torch import Tensor, nn
 
@@ -6,7 +6,7 @@ from deepsup.networks.numbers import number
 
 
 class Scale(nn.Module):
-    """Multiply by a fixed number: scores that start small keep a loss from saturating at the first steps."""
+    """Multiply by a fixed number: small initial scores keep the loss from saturating in the first steps."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()
@@ -17,5 +17,5 @@ class Scale(nn.Module):
         return x * self.factor
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(network)``."""
+        """Return the settings for ``print(network)``."""
         return f"{self.factor:g}"

@@ -1,4 +1,4 @@
-"""Non-negative maps [B,C,H,W] -> pooled maps [B,C,H',W'], each cell drawn from its window (Zeiler & Fergus 2013).
+"""Stochastic pooling (Zeiler & Fergus 2013) of non-negative maps [B,C,H,W] -> [B,C,H',W'].
 
 B batch, C channels, H W map, H' W' pooled map, k window side.
 """
@@ -18,12 +18,12 @@ from deepsup.networks.numbers import count
 class StochasticPool2d(nn.Module):
     """Stochastic pooling: in a window with activations a, cell i has probability a_i / sum(a).
 
-    Training draws one cell, per example, map and window; the gradient goes to that cell alone. Evaluation
-    returns the expectation, sum(a^2) / sum(a). Windows overhang at the right and bottom (ceil mode); what hangs over
-    counts as zero and is never drawn.
+    Training draws one cell per sample, map and window; the gradient goes to that cell only. Evaluation returns the
+    expectation, sum(a^2) / sum(a). Windows may overhang at the right and bottom (ceil mode); cells outside the map
+    count as zero and are never drawn.
 
-    The paper's text on windows without a positive cell was not found; as in every code read they give 0. Cells
-    below zero are never drawn either: put the layer behind a ReLU.
+    We did not find what the paper says about windows without a positive cell; here, as in all code we read, they give
+    0. Negative cells are never drawn: put the layer after a ReLU.
     """
 
     def __init__(self, kernel_size: int, stride: int | None = None) -> None:
@@ -52,25 +52,25 @@ class StochasticPool2d(nn.Module):
         return keep_format(pooled, x)
 
     def _expected(self, active: Tensor) -> Tensor:
-        """sum(a^2) / sum(a) of every window; the mean's divisor cancels."""
+        """Return sum(a^2) / sum(a) of every window; the divisor of the means cancels."""
         total = F.avg_pool2d(active, self.kernel_size, self.stride, ceil_mode=True)
         squares = F.avg_pool2d(active.square(), self.kernel_size, self.stride, ceil_mode=True)
         return squares / torch.where(total > 0, total, 1.0)
 
     @torch.no_grad()
     def _draw(self, active: Tensor) -> Tensor:
-        """[B, C, H, W] -> [B, C, H', W'] long: which cell, counted along the rows of H x W, each window drew."""
+        """[B, C, H, W] -> [B, C, H', W'] long: the flat index in H x W of the cell that each window drew."""
         k, stride, (height, width) = self.kernel_size, self.stride, active.shape[2:]
         padded = F.pad(active, (0, self._overhang(width), 0, self._overhang(height)))
         rows, columns = ((side - k) // stride + 1 for side in padded.shape[2:])
-        # cell (y, x) of every window at once; k*k slices are quicker than unfolded windows, and need one draw a window
+        # cell (y, x) of every window at once; k*k slices are faster than unfolded windows and need one draw per window
         cells = [
             padded[:, :, y : y + stride * rows : stride, x : x + stride * columns : stride]
             for y in range(k)
             for x in range(k)
         ]
         total = reduce(torch.add, cells)
-        # the first cell at which the running sum reaches a threshold in (0, total]: a zero is never the first
+        # the first cell at which the cumulative sum reaches a threshold in (0, total]: never a zero cell
         threshold = total * (1 - torch.rand_like(total))
         reached, cell = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.long)
         for values in cells:
@@ -82,10 +82,10 @@ class StochasticPool2d(nn.Module):
         return y * width + x
 
     def _overhang(self, side: int) -> int:
-        """By how many cells the last window sticks out."""
+        """Return by how many cells the last window overhangs."""
         windows = math.ceil((side - self.kernel_size) / self.stride) + 1
         return (windows - 1) * self.stride + self.kernel_size - side
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(network)``."""
+        """Return the settings for ``print(network)``."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}"

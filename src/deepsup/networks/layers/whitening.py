@@ -1,4 +1,4 @@
-"""Images [B,C,H,W] -> decorrelated patches [B,2*C*k*k,H-k+1,W-k+1] by a fixed convolution fitted to training images.
+"""Whitening: a fixed convolution [B,C,H,W] -> [B,2*C*k*k,H-k+1,W-k+1] that decorrelates patches.
 
 B batch, C channels, H W image, k kernel side.
 """
@@ -14,14 +14,14 @@ from deepsup.networks.numbers import count, number
 class WhiteningConv2d(nn.Module):
     """A first layer that is not learned: the eigenvectors of the training patches, each scaled to unit variance.
 
-    Every filter comes with its negative, so that an activation behind it loses nothing. ``weight`` is a buffer:
-    the optimizer does not see it, ``state_dict`` does. There is no bias to learn, so the backward pass ends behind this
-    layer, at its large map (airbench learns one for some epochs). Until ``fit`` is called the filters are a
+    Every filter comes with its negative, so that a following activation loses nothing. ``weight`` is a buffer: it is in
+    the ``state_dict``, but not among the parameters. The layer has no bias, so the backward pass never computes
+    the gradient of its large map (airbench learns a bias for some epochs). Until ``fit`` is called, the filters are a
     random orthogonal basis.
 
-    With ``mirror`` every filter is its own mirror image, or the negative of it.
+    With ``mirror`` every filter equals its mirror image or the negative of it.
 
-    The idea is Page's (2018), patch size 2 and negated copies are hlb-CIFAR10's and cifar10-airbench's.
+    The idea is from Page (2018); patch size 2 and negated copies are from hlb-CIFAR10 and cifar10-airbench.
     """
 
     weight: Tensor
@@ -38,14 +38,14 @@ class WhiteningConv2d(nn.Module):
 
     @property
     def order(self) -> tuple[int, ...] | None:
-        """With ``mirror``: for every channel, which one it is in a mirror: even ones stay, odd ones are negated."""
+        """With ``mirror``: the channel that each becomes after a flip: even filters stay, odd ones are negated."""
         if not self.mirror:
             return None
         size, even = self.out_channels // 2, len(self._parts()[0])
         return tuple(index if index % size < even else (index + size) % (2 * size) for index in range(2 * size))
 
     def _parts(self) -> list[Tensor]:
-        """The patches that a mirror leaves alone, and those that it negates: an orthonormal basis of each, in rows."""
+        """Return orthonormal bases, in rows, of the patches that a flip keeps and of those that it negates."""
         units = torch.eye(self.out_channels // 2)
         if not self.mirror:
             return [units]
@@ -58,7 +58,7 @@ class WhiteningConv2d(nn.Module):
     def fit(self, images: Tensor, eps: float = 5e-4) -> None:
         """Set the filters from ``images`` [B, C, H, W], preprocessed as they will be in training.
 
-        ``eps`` is added to the eigenvalues, lest noise in directions without variance be blown up.
+        ``eps`` is added to the eigenvalues, so that noise in directions without variance is not amplified.
         """
         number("eps of WhiteningConv2d.fit", eps, least=0)
         if not isinstance(images, Tensor):
@@ -78,7 +78,7 @@ class WhiteningConv2d(nn.Module):
         self.weight.copy_(self._with_negatives(torch.cat(filters)))
 
     def _covariance(self, images: Tensor) -> Tensor:
-        """The covariance [C*k*k, C*k*k] of all patches, summed up over a few images at a time to save memory."""
+        """Return the covariance [C*k*k, C*k*k] of all patches, summed over a few images at a time to save memory."""
         size = self.out_channels // 2
         number_of, total = 0, images.new_zeros(size, dtype=torch.double)
         products = images.new_zeros(size, size, dtype=torch.double)
@@ -97,7 +97,7 @@ class WhiteningConv2d(nn.Module):
         return (products - total.outer(total) / number_of) / (number_of - 1)
 
     def _with_negatives(self, basis: Tensor) -> Tensor:
-        """[C*k*k, C*k*k], a filter a row -> [2*C*k*k, C, k, k]."""
+        """[C*k*k, C*k*k], one filter per row -> [2*C*k*k, C, k, k]."""
         return torch.cat([basis, -basis]).reshape(-1, self.in_channels, self.kernel_size, self.kernel_size)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -105,5 +105,5 @@ class WhiteningConv2d(nn.Module):
         return F.conv2d(images, self.weight)
 
     def extra_repr(self) -> str:
-        """The settings, for ``print(network)``."""
+        """Return the settings for ``print(network)``."""
         return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"

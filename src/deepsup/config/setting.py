@@ -1,0 +1,130 @@
+"""A field of a group of settings and a value -> the value in the field's type, or one line that says what is wrong."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import MISSING, fields
+from functools import cache
+from itertools import pairwise
+from math import inf, isfinite
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from deepsup.errors import ConfigError, nearest
+
+_RENAMED = {("anneal", "epochs"): "step", ("anneal", "stall"): "plateau", ("anneal", "triangle"): "triangular"}
+
+
+def current(name: str, value: Any) -> Any:
+    """Return a setting's value in the words of this version; older files and commands have other words for some."""
+    return _RENAMED.get((name, value), value) if isinstance(value, str) else value
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest value of a number; it annotates the number's type."""
+
+    least: float
+    most: float = inf
+
+
+class Settings:
+    """A group of settings, a frozen dataclass: every value is put into its field's type, or refused."""
+
+    def __post_init__(self) -> None:
+        for setting in settings_of(type(self)):
+            value = current(setting.name, getattr(self, setting.field))
+            object.__setattr__(self, setting.field, typed(setting, setting.kind, value))
+
+
+class Setting(NamedTuple):
+    """A field of a group. ``name`` is its flag and its key in a YAML file, unique over all groups of a Config."""
+
+    group: type[Settings]
+    field: str
+    name: str
+    kind: Any
+
+    @property
+    def doc(self) -> str:
+        """The string literal below the field."""
+        return _docs(self.group.__module__)[self.group.__name__, self.field]
+
+
+def settings_of(group: type[Any]) -> list[Setting]:
+    """Return the fields of a group, in order; a field's metadata may give it another name."""
+    kinds = _kinds(group)  # type: ignore[arg-type] # mypy takes classes for unhashable
+    return [Setting(group, each.name, each.metadata.get("name", each.name), kinds[each.name]) for each in fields(group)]
+
+
+@cache
+def _kinds(group: type[Any]) -> dict[str, Any]:
+    """Return field -> type, bounds included."""
+    return get_type_hints(group, include_extras=True)
+
+
+@cache
+def _docs(module: str) -> dict[tuple[str, str], str]:
+    """Return class and field -> the string literal below the field, which Python itself does not keep."""
+    tree, found = ast.parse(inspect.getsource(sys.modules[module])), {}
+    for node in (each for each in tree.body if isinstance(each, ast.ClassDef)):
+        for above, below in pairwise(node.body):
+            match above, below:
+                case ast.AnnAssign(target=ast.Name(id=field)), ast.Expr(value=ast.Constant(value=str(doc))):
+                    found[node.name, field] = " ".join(doc.split())
+    return found
+
+
+def typed(setting: Setting, kind: Any, value: Any) -> Any:
+    """Return a value as ``kind``, the setting's type or a part of it; refuse others in the words the user typed."""
+    origin, (first, *rest) = get_origin(kind), get_args(kind) or (kind,)
+    if origin in (Union, UnionType):  # with None
+        return None if value is None else typed(setting, first, value)
+    if origin is tuple:
+        return tuple(typed(setting, first, each) for each in (value if isinstance(value, list | tuple) else (value,)))
+    if origin is Annotated:
+        return bounded(setting, rest[0], typed(setting, first, value))
+    if origin is Literal:
+        if value not in (first, *rest):
+            raise ConfigError(f"{setting.name}={value!r}; {nearest(str(value), (first, *rest))}")
+        return value
+    if issubclass(origin or kind, Settings):
+        return value if isinstance(value, kind) else from_mapping(kind, value)
+    return scalar(setting, origin or kind, value)
+
+
+def scalar(setting: Setting, kind: type, value: Any) -> Any:
+    """Return a value that is neither list nor choice as ``kind``."""
+    if kind is float and type(value) in (int, str):
+        with suppress(ValueError):
+            value = float(value)  # YAML reads 1e-3 as a word
+    if kind is str and type(value) is int:
+        value = str(value)  # YAML reads pool: 4 as a number
+    if type(value) is not kind:
+        raise ConfigError(f"{setting.name}={value!r}; expected {kind.__name__}: {setting.doc}")
+    return value
+
+
+def bounded(setting: Setting, bounds: Bounds, value: float) -> float:
+    """Return a number that is within its bounds."""
+    if isfinite(value) and bounds.least <= value <= bounds.most:
+        return value
+    most = f" and at most {bounds.most:g}" if isfinite(bounds.most) else ""
+    raise ConfigError(f"{setting.name}={value}; expected a number of at least {bounds.least:g}{most}: {setting.doc}")
+
+
+def from_mapping(group: type[Any], given: Any) -> Any:
+    """Make a group, such as a phase, of keys and values."""
+    name, known = group.__name__.lower(), [setting.field for setting in settings_of(group)]
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"a {name} is {given!r}; expected keys and values: {', '.join(known)}")
+    for key in given:
+        if key not in known:
+            raise ConfigError(f"a {name} has no key {key!r}; {nearest(str(key), known)}")
+    needed = [each.name for each in fields(group) if each.default is MISSING]
+    if not given.keys() >= set(needed):
+        raise ConfigError(f"{name} {dict(given)}; expected at least {' and '.join(needed)}")
+    return group(**given)

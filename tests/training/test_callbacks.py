@@ -1,0 +1,77 @@
+"""Callbacks are called in order, once per step and epoch, and after the run has recorded what they see."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepsup.config import Config
+from deepsup.runs.folder import RunFolder
+from deepsup.runs.train import train
+from deepsup.training import Callback, checkpoint, memory
+
+
+class Journal(Callback):
+    """Notes every call, and what the run folder has at that moment."""
+
+    def __init__(self, calls: list[Any], name: str = "") -> None:
+        self.calls, self.name = calls, name
+
+    def started(self, training: Any) -> None:
+        self.run = RunFolder(training.folder)
+        self.calls.append(("started", self.name, training.iteration))
+
+    def step_ended(self, training: Any) -> None:
+        self.calls.append(("step", self.name, training.iteration))
+
+    def epoch_ended(self, training: Any, record: dict[str, Any]) -> None:
+        saved = checkpoint.all_steps(self.run.checkpoints)
+        self.calls.append(("epoch", self.name, training.iteration, len(self.run.metrics), len(saved)))
+        assert self.run.metrics[-1] == record  # measured and recorded before
+
+    def ended(self, training: Any) -> None:
+        self.calls.append(("ended", self.name, training.iteration))
+
+
+def test_every_call_in_its_order(small: Config, tmp_path: Path) -> None:
+    """24 steps in 3 epochs; a checkpoint at every eighth, written after the epoch has been recorded."""
+    calls: list[Any] = []
+    train(small.replace(checkpoint_steps=8, keep=9), tmp_path / "run", callbacks=[Journal(calls)])
+    expected: list[Any] = [("started", "", 0)]
+    for step in range(1, 25):
+        expected += [("epoch", "", step, step // 8, step // 8 - 1)] if step % 8 == 0 else []
+        expected.append(("step", "", step))
+    assert calls == [*expected, ("ended", "", 24)]
+
+
+def test_several_are_called_in_the_order_of_their_list(small: Config, tmp_path: Path) -> None:
+    calls: list[Any] = []
+    train(small, tmp_path / "run", callbacks=[Journal(calls, "a"), Journal(calls, "b")])
+    assert [call[1] for call in calls] == ["a", "b"] * (len(calls) // 2)
+
+
+def test_what_one_adds_to_a_record_the_next_one_sees(small: Config, tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class Add(Callback):
+        def epoch_ended(self, _training: Any, record: dict[str, Any]) -> None:
+            record["mine"] = record["epoch"] + 1
+
+    class See(Callback):
+        def epoch_ended(self, _training: Any, record: dict[str, Any]) -> None:
+            seen.append(record["mine"])
+
+    train(small, tmp_path / "run", callbacks=[Add(), See()])
+    assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_malloc_is_changed_only_when_asked(small: Config, tmp_path: Path, asked: bool) -> None:
+    inside: list[int] = []
+
+    class Look(Callback):
+        def started(self, _training: Any) -> None:
+            inside.append(memory._within)
+
+    train(small, tmp_path / "run", callbacks=[Look()], keep_memory=asked)
+    assert inside == [int(asked)]
