@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 @pytest.mark.skipif(not is_present(KNOWN["mnist"]), reason="MNIST is not in the data folder: deepsup data get mnist")
 def test_a_row_of_the_committed_results_repeats(tmp_path: Path) -> None:
-    record = read_record(RESULTS / "fig2b-lenet-cpu.json")
+    record = read_record(RESULTS / "fig2b-cpu.json")
     made, here = record["environment"], environment_now()
     if (made["torch"], made["cpu"]) != (here["torch"], torch.backends.cpu.get_cpu_capability()):
         pytest.skip(f"recorded with torch {made['torch']} on {made['cpu']}: other arithmetic rounds otherwise")

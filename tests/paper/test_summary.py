@@ -131,7 +131,7 @@ def gains(network: str, values: dict[int, float], interval: tuple[float, float] 
     }
 
 
-@pytest.mark.parametrize(("network", "target"), [("nin-mnist", "fig2b"), ("cnn", "fig2b-lenet")])
+@pytest.mark.parametrize(("network", "target"), [("nin-mnist", "fig2b-nin"), ("cnn", "fig2b")])
 def test_the_gain_at_500_needs_both_size_and_certainty(network: str, target: str) -> None:
     better = "DSN-SVM is better than CNN-Softmax"
     record = gains(network, {500: 26.0, 1000: 10.0})
@@ -287,12 +287,12 @@ def test_a_mean_is_said_with_its_interval() -> None:
 
 def test_the_head_says_what_the_records_say() -> None:
     records = {
-        ("fig2b", "cpu"): {"rows": [], "test_read_before": 0},
+        ("fig2b-nin", "cpu"): {"rows": [], "test_read_before": 0},
         ("when", "cpu"): {"rows": [], "test_read_before": 3},
         ("fig2a", "cpu"): {"rows": [], "test_read_before": "not recorded"},
     }
     said = settings_text(records)
-    assert "0 (`fig2b-cpu`); 3 (`when-cpu`); not recorded (`fig2a-cpu`)" in said
+    assert "0 (`fig2b-nin-cpu`); 3 (`when-cpu`); not recorded (`fig2a-cpu`)" in said
     rows = [{"chosen_on": {"images": 5000, "of": "mnist", "candidates": count, "seeds": 1}} for count in (1, 4, 8)]
     assert chosen_words({"rows": rows}) == "5,000 held-out training images of mnist, 4 to 8 candidates per row"
     assert chosen_words({"rows": rows[:1]}) == "nothing was chosen"

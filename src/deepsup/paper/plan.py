@@ -195,16 +195,13 @@ def smoke_data(folder: Path, channels: int, side: int) -> Path:
 def differences(config: Config, full: Config) -> str:
     """Say in what a config departs from the paper's full protocol."""
     size = full.data.train_size or KNOWN[full.data.source].counts["train"] + (531_131 if full.data.extra else 0)
-    told = []
-    if (config.data.train_size or size) != size:
-        told.append(f"{config.data.train_size:,} training images, not {size:,}")
-    for name, words in (("total_epochs", "{} epochs, not {}"), ("batch_size", "batch {}, not {}")):
-        ours, theirs = getattr(config, name), getattr(full, name)
-        if ours != theirs:
-            told.append(words.format(ours, theirs))
-    if config.network.name != full.network.name:
-        told.append(f"the net {config.network.name}, not {full.network.name}")
-    return "; ".join(told)
+    facts = (
+        (config.data.train_size or size, size, "{:,} training images, not {:,}"),
+        (config.total_epochs, full.total_epochs, "{} epochs, not {}"),
+        (config.run.batch_size, full.run.batch_size, "batch {}, not {}"),
+        (config.network.name, full.network.name, "the net {}, not {}"),
+    )
+    return "; ".join(words.format(ours, theirs) for ours, theirs, words in facts if ours != theirs)
 
 
 def at(config: Config, rates: Sequence[float], alphas: Sequence[float] = ()) -> dict[str, Config]:

@@ -10,9 +10,9 @@ from deepsup.studies.study import search_jobs
 NOT_RECORDED = "not recorded"
 HEAD_LR = "head_lr 0.01 was picked on test digits of mnist-mini, before this study"
 HISTORY: dict[str, tuple[int | None, str]] = {
-    "fig2b": (0, "net, budget and candidates were set by runs on 5,000 held-out training digits"),
+    "fig2b-nin": (0, "net, budget and candidates were set by runs on 5,000 held-out training digits"),
     "when": (0, "widths and steps were set by the time that a run takes"),
-    **dict.fromkeys(("fig2b-lenet", "fig2a", "fig2c", "robustness", "pretraining", "l1-l2"), (None, HEAD_LR)),
+    **dict.fromkeys(("fig2b", "fig2a", "fig2c", "robustness", "pretraining", "l1-l2"), (None, HEAD_LR)),
     "fast-mnist": (1, "chosen on 10,000 held-out digits; the last two changes, 12 epochs and no first companion, were "
                       "not judged on held-out digits"),
     "fast-cifar10": (0, "chosen on 5,000 held-out images"),

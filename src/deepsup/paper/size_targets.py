@@ -41,16 +41,12 @@ def sizes(preset: str) -> Plan:
     """Fig. 2b on the paper's net, 500 digits first."""
     if preset == "paper":
         return paper_sizes()
-    groups = [
-        sized(candidates(with_steps(NIN, size), CANDIDATES, seeds), NIN.network.name, size)
-        for size, seeds in SEEDS.items()
-    ]
-    groups[0] += sized(candidates(with_steps(PAPER_COMPANIONS, 500), PAPER_CANDIDATES, SEEDS[500]), NIN.network.name, 500,
-                       companions="paper")  # fmt: skip
-    pairs = pairs_of(NIN.network.name, SEEDS)
-    pairs += [
-        (replace(ours, companions="paper"), theirs) for ours, theirs in pairs_of(NIN.network.name, (500,))
-    ]  # fmt: skip
+    net = NIN.network.name
+    groups = [sized(candidates(with_steps(NIN, size), CANDIDATES, seeds), net, size) for size, seeds in SEEDS.items()]
+    as_printed = candidates(with_steps(PAPER_COMPANIONS, 500), PAPER_CANDIDATES, SEEDS[500])
+    groups[0] += sized(as_printed, net, 500, companions="paper")
+    pairs = pairs_of(net, SEEDS)
+    pairs += [(replace(ours, companions="paper"), theirs) for ours, theirs in pairs_of(net, (500,))]
     return Plan(tuple(groups), f"fig2b-nin-{preset}", tuple(pairs), AXES)
 
 

@@ -53,7 +53,7 @@ def readme_block(records: Records, results: Path) -> str:
     """Return what the README shows: the verdicts, and Fig. 2b if it was run."""
     drawn = [
         (name, f"{name}-{preset}")
-        for name in ("fig2b", "fig2b-lenet")
+        for name in ("fig2b-nin", "fig2b")
         for preset in ("paper", "cpu")
         if (results / f"{name}-{preset}.png").is_file()
     ]
@@ -203,10 +203,13 @@ def not_run(records: Records) -> str:
     """List what no record stands for: the command, and about how many hours on two cores."""
     lines = []
     for name in TARGETS:
-        for preset in ("cpu", "paper"):
+        plans = {preset: plan_of(name, preset, Path()) for preset in ("cpu", "paper")}
+        if plans["cpu"].runs == plans["paper"].runs:  # both presets are the same
+            del plans["paper"]
+        for preset, plan in plans.items():
             if (name, preset) not in records:
-                hours = minutes(plan_of(name, preset, Path())) / 60
-                lines.append([f"`deepsup reproduce {name} --preset {preset} --jobs 2`", f"{hours:,.1f}"])
+                command = f"`deepsup reproduce {name} --preset {preset} --jobs 2`"
+                lines.append([command, f"{minutes(plan) / 60:,.1f}"])
     return "\n## Not run\n\n" + table(["command", "about hours on two cores"], lines)
 
 

@@ -31,8 +31,8 @@ class Target:
 
 
 TARGETS = {
-    "fig2b": Target("Fig. 2b: test error against the number of training digits, NIN", sizes, readings.gains),
-    "fig2b-lenet": Target(
+    "fig2b-nin": Target("Fig. 2b: test error against the number of training digits, NIN", sizes, readings.gains),
+    "fig2b": Target(
         "Fig. 2b on a LeNet: test error against the number of training digits", lenet_sizes, readings.gains
     ),
     "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),

@@ -41,7 +41,8 @@ def draw_panels(record: Mapping[str, Any], panels: Sequence[Mapping[str, Any]]) 
         for panel, place in zip(panels, axes if len(panels) > 1 else [axes], strict=True):
             draw_lines(place, panel)
             labels |= dict(zip(*reversed(place.get_legend_handles_labels()), strict=True))
-        drawing.figure.legend(labels.values(), labels.keys(), loc="outside upper center", ncols=2, fontsize=9)
+        drawing.figure.legend(labels.values(), labels.keys(), loc="outside upper center", fontsize=9,
+                              ncols=2 if max(map(len, labels)) < 25 else 1)  # fmt: skip
     return drawing
 
 
