@@ -1,6 +1,7 @@
 """Every target at smoke: the right runs, the right lines, resumed where stopped, and repeated to the digit."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,11 @@ from deepsup.paper.fast_targets import FAST, FEW, MINUTES, WITH, WITHOUT
 from deepsup.paper.plan import differences, seconds
 from deepsup.paper.printed import TABLES
 from deepsup.paper.reproduce import compared, told_row
+from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import NAMES, TARGETS
 from deepsup.recipes import RECIPES
 from deepsup.runs.folder import RunFolder
-from deepsup.studies.pool import Job
-from deepsup.studies.study import Outcome
+from deepsup.studies.study import Job, Outcome
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,12 @@ def test_every_target_has_its_rows_a_record_and_a_figure(name: str, out: Path, c
             method: error for method, (error, _) in TABLES[name].rows.items()
         }
     if name != "theory":
-        assert [row["row"] for row in record["rows"]] == [row.method.name for row in plan_of(name, "cpu", out).rows]
+        planned = plan_of(name, "smoke", out)
+        assert [RowId.of(row) for row in record["rows"]] == [row.id for row in planned.rows]
+        assert record["test_read_before"] in (0, 1, "not recorded")
+        tested = [(RowId.of(test, "ours"), RowId.of(test, "theirs")) for test in record["tests"]]
+        ran = {row.id for row in planned.rows}
+        assert tested == [pair for pair in plan_of(name, "cpu", out).pairs if set(pair) <= ran]
         assert kept["environment"]["torch"]
         assert str(out) not in json.dumps(kept | {"rows": []})  # smoke trains on a file of its own
 
@@ -85,7 +91,7 @@ def test_a_target_goes_on_with_the_missing_runs_only(out: Path) -> None:
 
 def test_a_recorded_row_repeats_to_the_digit(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     record = reproduce("robustness", "smoke", out)
-    name = "DSN-SVM, lr 0.01"
+    name = "DSN-SVM, lr 0.001"
     recorded, now = repeat(record, name, 0, tmp_path / "run")
     assert recorded == now
     results = tmp_path / "results"
@@ -119,14 +125,15 @@ def test_the_paired_test_equals_scipys() -> None:
     ours, theirs = (torch.rand(6, generator=generator).tolist() for _ in range(2))
     jobs = [Job("x", "", Config(), Path())] * 6
     outcomes = {
-        name: Outcome(name, "", Config(), {}, jobs, [{"error": value} for value in values])
+        RowId(name): Outcome(name, "", Config(), {}, jobs, [{"error": value} for value in values])
         for name, values in (("a", ours), ("b", theirs))
     }
-    found, oracle = compared(outcomes, "a", "b"), stats.ttest_rel(ours, theirs)
+    found, oracle = compared(outcomes, RowId("a"), RowId("b")), stats.ttest_rel(ours, theirs)
     low, high = oracle.confidence_interval(0.95)
     assert found["p"] == pytest.approx(oracle.pvalue)
     assert found["interval"] == pytest.approx([low, high])
     assert (found["test"], found["n"]) == ("a - b", 6)
+    assert (found["ours"], found["theirs"]) == ({"method": "a"}, {"method": "b"})
 
 
 def test_the_paper_preset_is_the_recipes() -> None:
@@ -140,7 +147,7 @@ def test_the_paper_preset_is_the_recipes() -> None:
             ] == pytest.approx([0.3, 1, 3])
             assert all(config.replace(lr=full.optimizer.lr) == full for config in rows[method].method.choices.values())
     assert plan_of("svhn", "paper", Path()).rows[0].method.choices["lr0.001"].extra
-    nets = {c.network for row in plan_of("fig2b", "paper", Path()).rows for c in row.method.choices.values()}
+    nets = {c.network for row in plan_of("fig2b-nin", "paper", Path()).rows for c in row.method.choices.values()}
     assert nets == {"nin-mnist"}
 
 
@@ -155,7 +162,7 @@ def test_minutes_are_stated_and_grow_with_the_work(capsys: pytest.CaptureFixture
     assert main(["reproduce", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["targets"]
     assert list(told) == list(NAMES)
-    same = ("l1-l2", "fast-few", *FAST)
+    same = ("l1-l2", "fast-few", "fig2b", "when", *FAST)
     assert all(
         0 < told[name]["minutes"]["cpu"] < told[name]["minutes"]["paper"] for name in TARGETS if name not in same
     )
@@ -172,7 +179,7 @@ def test_a_fast_recipe_is_trained_as_it_stands_and_without_companions(name: str)
     assert plain.method.choices == {"recipe": recipe.replace(taps=("none",))}
     assert recipe.taps != ("none",)
     assert supervised.method.seeds == plain.method.seeds == (3 if MINUTES[name] < 30 else 1)
-    assert plan.pairs == ((WITH, WITHOUT),)
+    assert plan.pairs == ((RowId(WITH), RowId(WITHOUT)),)
     assert supervised.paper == TABLES[FAST[name]].rows["DSN-SVM"][0]
     assert recipe.validation == 0  # settings were chosen before; it trains on all images
     assert (recipe.augment == "none") == (name != "fast-cifar10")
@@ -180,11 +187,11 @@ def test_a_fast_recipe_is_trained_as_it_stands_and_without_companions(name: str)
 
 def test_few_images_set_companions_beside_none_at_every_size() -> None:
     plan = plan_of("fast-few", "cpu", Path())
-    assert plan.pairs == tuple((f"{WITH}, {size:,} images", f"{WITHOUT}, {size:,} images") for size in FEW)
+    assert plan.pairs == tuple((RowId(WITH, size=size), RowId(WITHOUT, size=size)) for size in FEW)
     for row in plan.rows:
         for config in row.method.choices.values():
-            assert config.data.train_size == row.x
-            assert (config.supervision.taps == ("none",)) == (row.line == WITHOUT)
+            assert config.data.train_size == row.id.size == row.places[0].x
+            assert (config.supervision.taps == ("none",)) == (row.id.method == WITHOUT)
         assert row.method.seeds == 5
     rates = [{config.optimizer.lr for config in row.method.choices.values()} for row in plan.rows]
     assert all(each == rates[0] for each in rates)  # both choose from the same rates
@@ -196,6 +203,71 @@ def test_minutes_of_the_fast_net_grow_with_its_width() -> None:
         for widths in ([32, 128, 128], [64, 256, 256])
     )
     assert seconds(wide) > 2 * seconds(narrow)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_ids_tell_the_rows_apart(name: str) -> None:
+    for preset in ("cpu", "paper"):
+        plan = plan_of(name, preset, Path())
+        ids = [row.id for row in plan.rows]
+        assert len(set(ids)) == len(ids)
+        assert len({row.method.name for row in plan.rows}) == len(ids)
+        assert {each for pair in plan.pairs for each in pair} <= set(ids)
+
+
+def test_fig2b_trains_nin_fairly() -> None:
+    """The same steps for all sizes, the same number of candidates for all methods, He initialization, 500 first."""
+    plan = plan_of("fig2b-nin", "cpu", Path())
+    for row in plan.rows:
+        assert len(row.method.choices) == 4
+        assert row.method.seeds == (10 if row.id.size == 500 else 5)
+        for config in row.method.choices.values():
+            assert (config.network.name, config.network.options) == ("nin-mnist", {"init": "he"})
+            assert config.data.train_size == row.id.size
+            assert config.run.epochs * config.data.train_size == 1200 * config.run.batch_size
+            assert (config.supervision.taps == ("none",)) == row.id.method.startswith("CNN")
+            assert (config.objective.loss == "softmax") == row.id.method.endswith("Softmax")
+            assert (config.optimizer.head_lr, config.supervision.pool) == (
+                (0.01, "none") if row.id.companions else (1.0, "4")
+            )
+    assert [row.id.size for row in plan.groups[0]] == [500] * 6
+    assert {row.id.size for row in plan.rows} == {250, 500, 1000, 2000, 5000}
+
+
+def test_fig2b_on_a_lenet_is_what_its_record_has() -> None:
+    record = read_record(Path(__file__).parents[2] / "results" / "fig2b-cpu.json")
+    recorded = {RowId.of(row): row for row in record["rows"]}
+    for row in plan_of("fig2b", "cpu", Path()).rows:
+        held = recorded[row.id]
+        assert held["row"] == row.method.name
+        assert Config.recorded(held["config"]) == replace(row.method.choices[held["choice"]], seed=0)
+        assert list(row.method.choices) == list(held["search"])
+        assert held["chosen_on"]["seeds"] == row.method.searches
+
+
+def test_when_sets_every_net_beside_itself_without_companions() -> None:
+    plan = plan_of("when", "cpu", Path())
+    assert {row.id.depth for row in plan.rows if row.id.size == 500} == {6, 12, 21, 30}
+    assert {row.id.size for row in plan.rows if row.id.depth == 12} == {100, 250, 500, 1000, 2500, 10000}
+    by_id = {row.id: row.method for row in plan.rows}
+    assert len(plan.pairs) * 2 == len(plan.rows)
+    for ours, theirs in plan.pairs:
+        assert (ours.method, theirs.method) == (WITH, WITHOUT)
+        assert by_id[ours].seeds == by_id[theirs].seeds == 5
+        for supervised, bare in zip(by_id[ours].choices.values(), by_id[theirs].choices.values(), strict=True):
+            assert supervised.replace(taps=("none",)) == bare
+            assert supervised.epochs * supervised.train_size == 800 * supervised.batch_size
+            assert supervised.network_options["depth"] == ours.depth
+            assert Config().supervision.pool == supervised.pool  # the library's own companions
+
+
+def test_a_row_says_on_what_it_was_chosen(out: Path) -> None:
+    first, *others = reproduce("l1-l2", "smoke", out)["rows"]
+    run = next(RunFolder(path) for path in (out / "smoke-l1-l2-cpu" / "search").iterdir())
+    held = {"images": run.config.data.validation, "of": Path(run.config.data.source).stem, "candidates": 2, "seeds": 1}
+    assert first["chosen_on"] == held
+    assert all((row["chosen_on"]["images"], row["chosen_on"]["candidates"]) == (0, 1) for row in others)
+    assert first["guessing"] == 90.0
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,9 @@ def _one(name: str, preset: str, out: Path, jobs: int, seeds: int | None, result
 
 
 def _text(record: dict[str, Any]) -> str:
-    """Return one line a row: the paper's value, ours, what differs."""
+    """Return one line per row: the paper's value, ours, what differs."""
+    from deepsup.paper import not_comparable
+
     rows = [
         [row["row"], _number(row["paper"]), _ours(row), row.get("choice", ""), row.get("differs", "")]
         for row in record["rows"]
@@ -88,10 +90,15 @@ def _text(record: dict[str, Any]) -> str:
     lines = [f"{record['title']} (preset {record['preset']})", ""]
     lines.append(table(["", "paper", "ours", "chosen", "differs from the paper's protocol"], rows))
     if record.get("readings"):
-        rows = [[row["row"], _number(row["paper"]), _ours(row), row["unit"]] for row in record["readings"]]
+        rows = [
+            [row["row"], _number(row["paper"]), *(["not comparable", why] if why else [_ours(row), row["unit"]])]
+            for row in record["readings"]
+            for why in [not_comparable(record, row)]
+        ]
         lines += ["", table(["", "paper", "ours", ""], rows)]
     for test in record.get("tests", []):
-        lines.append(_test(test))
+        why = not_comparable(record, test)
+        lines.append(f"{test['test']}: not comparable, {why}" if why else _test(test))
     for finding in record.get("findings", []):
         lines.append(f"{finding['statement']}: {finding['verdict']}. {finding['why']}")
     lines += ["", f"{record['wall_minutes']:.1f} minutes; record: {record['record']}"]

@@ -3,5 +3,16 @@
 from deepsup.paper.plan import minutes
 from deepsup.paper.reproduce import plan_of, read_record, record_folder, repeat, reproduce
 from deepsup.paper.summary import keep, summarise
+from deepsup.paper.verdicts import not_comparable
 
-__all__ = ["keep", "minutes", "plan_of", "read_record", "record_folder", "repeat", "reproduce", "summarise"]
+__all__ = [
+    "keep",
+    "minutes",
+    "not_comparable",
+    "plan_of",
+    "read_record",
+    "record_folder",
+    "repeat",
+    "reproduce",
+    "summarise",
+]

@@ -1,11 +1,12 @@
 """The ``fast`` recipes -> the rows to train: each as it stands, and the same net and seeds without companions."""
 
-from deepsup.paper.plan import Plan, Row, at
+from deepsup.paper.plan import Panel, Place, Plan, Row, at
 from deepsup.paper.printed import TABLES
+from deepsup.paper.row_id import RowId
 from deepsup.recipes import find_recipe
 from deepsup.studies.study import Method
 
-WITH, WITHOUT, ONE = "with companions", "without companions", "with companions, one epoch"
+WITH, WITHOUT = "with companions", "without companions"
 FAST = {
     "fast-mnist": "mnist",
     "fast-cifar10": "cifar10-augmented",
@@ -25,14 +26,14 @@ def fast(recipe: str, _preset: str) -> Plan:
     config = find_recipe(recipe).replace(tensorboard=False)
     seeds = 3 if MINUTES[recipe] < 30 else 1
     differs = f"the net fast; {config.run.epochs} epochs"
-    supervised = Row(Method(WITH, {"recipe": config}, seeds), TABLES[FAST[recipe]].rows["DSN-SVM"][0], differs)
-    plain = Row(Method(WITHOUT, {"recipe": config.replace(taps=("none",))}, seeds), None, differs)
-    groups = [(supervised,), (plain,)]
+    paper = TABLES[FAST[recipe]].rows["DSN-SVM"][0]
+    supervised = Row(RowId(WITH), Method(WITH, {"recipe": config}, seeds), paper, differs)
+    without = Method(WITHOUT, {"recipe": config.replace(taps=("none",))}, seeds)
+    groups = [(supervised,), (Row(RowId(WITHOUT), without, None, differs),)]
     if recipe == "fast-mnist":
-        groups.insert(
-            0, (Row(Method(ONE, {"recipe": config.replace(epochs=1)}, seeds), None, "the net fast; 1 epoch"),)
-        )
-    return Plan(tuple(groups), recipe, ((WITH, WITHOUT),))
+        once = Method(f"{WITH}, one epoch", {"recipe": config.replace(epochs=1)}, seeds)
+        groups.insert(0, (Row(RowId(WITH, epochs=1), once, None, "the net fast; 1 epoch"),))
+    return Plan(tuple(groups), recipe, ((RowId(WITH), RowId(WITHOUT)),))
 
 
 def few(_preset: str) -> Plan:
@@ -49,7 +50,12 @@ def few(_preset: str) -> Plan:
             WITHOUT: at(supervised.replace(taps=("none",)), (0.2, 0.6)),
         }
         differs = f"the net fast; {epochs} epochs"
-        names = {line: f"{line}, {size:,} images" for line in choices}
-        groups.append(tuple(Row(Method(names[line], choices[line], 5), None, differs, line, size) for line in choices))
-        pairs.append((names[WITH], names[WITHOUT]))
-    return Plan(tuple(groups), "fast-few", tuple(pairs), "training images")
+        groups.append(
+            tuple(
+                Row(RowId(line, size=size), Method(f"{line}, {size:,} images", choices[line], 5), None, differs,
+                    (Place(line, size),))
+                for line in choices
+            )
+        )  # fmt: skip
+        pairs.append((RowId(WITH, size=size), RowId(WITHOUT, size=size)))
+    return Plan(tuple(groups), "fast-few", tuple(pairs), (Panel("training images"),))

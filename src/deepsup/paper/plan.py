@@ -14,6 +14,7 @@ from deepsup.data import KNOWN, load_data
 from deepsup.errors import ConfigError, nearest
 from deepsup.files import whole_file
 from deepsup.networks import describe
+from deepsup.paper.row_id import RowId
 from deepsup.studies.study import Method
 
 PRESETS = ("paper", "cpu", "smoke")
@@ -26,19 +27,44 @@ SPEED = {
     "stochastic-pooling-mnist": 300.0, "stochastic-pooling-cifar10": 200.0, "stochastic-pooling-svhn": 180.0,
     "dropconnect-cifar10": 150.0, "dropconnect-svhn": 100.0, "tree-cifar100": 100.0,
 }  # fmt: skip
-FAST_SPEED = 2e10  # of `fast`, whose width is an option: multiply-adds of forward passes a second in training
+WORK_SPEED = {"fast": 2e10, "plain": 1.5e10}
+"""Nets whose size is an option -> multiply-adds of forward passes per second in training, on two cores."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Axes of a figure with lines."""
+
+    x: str
+    """Label of the horizontal axis."""
+    title: str = ""
+    log: bool = True
+    """Whether the horizontal axis is logarithmic."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One point of a line."""
+
+    line: str
+    """Label of the line."""
+    x: float
+    panel: int = 0
+    look: str = ""
+    """The method whose color and marker the line has; default: the line's own label."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """An method, the paper's number for it where there is one, and what differs from the paper's protocol."""
+    """A method, the paper's number for it if there is one, and what differs from the paper's protocol."""
 
+    id: RowId
     method: Method
+    """Its name is the row's label, for people."""
     paper: float | None = None
     differs: str = ""
-    line: str = ""
-    """In a figure over ``x``: the line it belongs to."""
-    x: float | None = None
+    places: tuple[Place, ...] = ()
+    """Its points in the figure, if the figure has lines."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +74,10 @@ class Plan:
     groups: tuple[tuple[Row, ...], ...]
     runs: str
     """The folder of its runs; targets that name the same one share them."""
-    pairs: tuple[tuple[str, str], ...] = ()
-    """Rows to test against each other, seed by seed: the one that should have the lower error first."""
-    x: str = ""
-    """What the figure's rows are drawn over; nothing: bars."""
+    pairs: tuple[tuple[RowId, RowId], ...] = ()
+    """Rows to compare, paired over seeds: the one that should have the lower error first."""
+    panels: tuple[Panel, ...] = ()
+    """The figure's axes; none: bars."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -95,25 +121,36 @@ def trainings(method: Method) -> list[Config]:
 def seconds(config: Config) -> float:
     """Return about how long one run takes on two cores."""
     images = config.data.train_size or KNOWN[config.data.source].counts["train"] + (531_131 if config.data.extra else 0)
-    if config.network.name == "fast":
-        channels, side, _ = KNOWN[config.data.source].shape
-        work = work_of_fast(channels, side, json.dumps(config.network.options))
-        smaller = mean((each / side) ** 2 for each in config.data.sides or (side,))
-        return 2 + images * config.total_epochs * work * smaller / FAST_SPEED
-    return 2 + images * config.total_epochs / SPEED[config.network.name]
+    if config.network.name not in WORK_SPEED:
+        return 2 + images * config.total_epochs / SPEED[config.network.name]
+    channels, side, _ = KNOWN[config.data.source].shape
+    work = work_of(config.network.name, channels, side, json.dumps(config.network.options))
+    smaller = mean((each / side) ** 2 for each in config.data.sides or (side,))
+    return 2 + images * config.total_epochs * work * smaller / WORK_SPEED[config.network.name]
 
 
 @cache
-def work_of_fast(channels: int, side: int, options: str) -> int:
-    """Return the multiply-adds of ``fast`` per image; options are JSON, to be looked up: building a net takes 0.1 s."""
-    return describe("fast", in_channels=channels, image_size=side, **json.loads(options)).multiply_adds
+def work_of(network: str, channels: int, side: int, options: str) -> int:
+    """Return the multiply-adds of a net per image; options are JSON, to be looked up: building a net takes 0.1 s."""
+    return describe(network, in_channels=channels, image_size=side, **json.loads(options)).multiply_adds
 
 
 def smoked(plan: Plan, folder: Path) -> Plan:
-    """Return the plan of a few seconds: tiny pictures, two steps, one seed; the same nets; the first row chooses."""
-    first = plan.rows[0]
-    groups = tuple(tuple(smoked_row(row, folder, 2 if row is first else 1) for row in group) for group in plan.groups)
-    return replace(plan, groups=groups)
+    """Return the plan of a few seconds: tiny images, two steps, one seed, the first row of each line of the figure.
+
+    Only the first row has settings to choose from.
+    """
+    first, seen, kept = plan.rows[0], set[tuple[str, int]](), set[RowId]()
+    for row in plan.rows:
+        lines = {(place.line, place.panel) for place in row.places}
+        if not lines or lines - seen:
+            kept.add(row.id)
+            seen |= lines
+    groups = [
+        tuple(smoked_row(row, folder, 2 if row is first else 1) for row in group if row.id in kept)
+        for group in plan.groups
+    ]
+    return replace(plan, groups=tuple(group for group in groups if group))
 
 
 def smoked_row(row: Row, folder: Path, most: int) -> Row:
@@ -125,7 +162,7 @@ def smoked_row(row: Row, folder: Path, most: int) -> Row:
 
 def smoked_config(config: Config, folder: Path) -> Config:
     """Return a config that ends within a second or two."""
-    small = config.network.name.startswith(("nin", "fast"))  # these take images of any size
+    small = config.network.name.startswith(("nin", "fast", "plain"))  # these take images of any size
     grey = config.data.source == "mnist"
     data = smoke_data(folder, channels=1 if grey else 3, side=12 if small else 28 if grey else 32)
     phases = tuple(replace(phase, epochs=1, anneal_at=()) for phase in config.run.phases)
@@ -158,16 +195,13 @@ def smoke_data(folder: Path, channels: int, side: int) -> Path:
 def differences(config: Config, full: Config) -> str:
     """Say in what a config departs from the paper's full protocol."""
     size = full.data.train_size or KNOWN[full.data.source].counts["train"] + (531_131 if full.data.extra else 0)
-    told = []
-    if (config.data.train_size or size) != size:
-        told.append(f"{config.data.train_size:,} training images, not {size:,}")
-    if config.total_epochs != full.total_epochs:
-        told.append(f"{config.total_epochs} epochs, not {full.total_epochs}")
-    if config.run.batch_size != full.run.batch_size:
-        told.append(f"batch {config.run.batch_size}, not {full.run.batch_size}")
-    if config.network.name != full.network.name:
-        told.append(f"the net {config.network.name}, not {full.network.name}")
-    return "; ".join(told)
+    facts = (
+        (config.data.train_size or size, size, "{:,} training images, not {:,}"),
+        (config.total_epochs, full.total_epochs, "{} epochs, not {}"),
+        (config.run.batch_size, full.run.batch_size, "batch {}, not {}"),
+        (config.network.name, full.network.name, "the net {}, not {}"),
+    )
+    return "; ".join(words.format(ours, theirs) for ours, theirs, words in facts if ours != theirs)
 
 
 def at(config: Config, rates: Sequence[float], alphas: Sequence[float] = ()) -> dict[str, Config]:

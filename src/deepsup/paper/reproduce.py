@@ -13,8 +13,11 @@ from deepsup.config import Config
 from deepsup.errors import ConfigError, RunError
 from deepsup.files import write_whole
 from deepsup.paper.plan import Plan, Row, check_preset, smoked, with_seeds
+from deepsup.paper.provenance import chosen_on, history
+from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import find_target
 from deepsup.paper.theory import study
+from deepsup.paper.verdicts import guessing
 from deepsup.runs.environment import environment_now
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.train import train
@@ -87,7 +90,7 @@ def trained_bodies(
     """Run the groups of a target one after the other; after each, yield what has come out so far."""
     plan = plan_of(name, preset, out, seeds)
     folder = out / (f"smoke-{plan.runs}" if preset == "smoke" else plan.runs)
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[RowId, Outcome] = {}
     with pool(jobs) as run_all:
         for place, group in enumerate(plan.groups, 1):
             prefix = f"part {place} of {len(plan.groups)}: " if len(plan.groups) > 1 else ""
@@ -95,19 +98,20 @@ def trained_bodies(
             def told(what: str, done: int, total: int, prefix: str = prefix) -> None:
                 watch(prefix + what, done, total)
 
-            methods = [row.method for row in group]
-            outcomes |= {outcome.method: outcome for outcome in run_study(methods, folder, run_all, told)}
+            found = run_study([row.method for row in group], folder, run_all, told)
+            outcomes |= {row.id: outcome for row, outcome in zip(group, found, strict=True)}
             yield body_of(name, plan, outcomes)
 
 
-def body_of(name: str, plan: Plan, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """Return the rows that have been run, what is read off them, and the names of the rows that have not."""
+def body_of(name: str, plan: Plan, outcomes: Mapping[RowId, Outcome]) -> dict[str, Any]:
+    """Return the rows that have been run, what is read off them, and the labels of the rows that have not."""
     target = find_target(name)
-    ended = [row for row in plan.rows if row.method.name in outcomes]
-    rows = [told_row(row, outcomes[row.method.name]) for row in ended]
+    ended = [row for row in plan.rows if row.id in outcomes]
+    rows = [told_row(row, outcomes[row.id]) for row in ended]
     more = target.read(outcomes)
     return {
         "title": target.title,
+        **history(name),
         "rows": rows,
         "missing": [row.method.name for row in plan.rows if row not in ended],
         "readings": more.get("rows", []),
@@ -123,6 +127,7 @@ def told_row(row: Row, outcome: Outcome) -> dict[str, Any]:
     values = [result["error"] for result in ended]
     taps = ended[0]["companions"] if ended else {}
     return {
+        "id": row.id.to_dict(),
         "row": row.method.name,
         "unit": "% test error",
         "paper": row.paper,
@@ -132,6 +137,8 @@ def told_row(row: Row, outcome: Outcome) -> dict[str, Any]:
         "seeds": [job.config.run.seed for job in outcome.jobs],
         "diverged": len(outcome.results) - len(values),
         "differs": row.differs,
+        "guessing": guessing(outcome.config),
+        "chosen_on": chosen_on(row),
         "choice": outcome.choice,
         "search": {choice: round(error, 3) for choice, error in outcome.search.items()},
         "companions": {tap: mean(result["companions"][tap] for result in ended) for tap in taps},
@@ -141,30 +148,36 @@ def told_row(row: Row, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def compared(outcomes: Mapping[str, Outcome], ours: str, theirs: str) -> dict[str, Any]:
+def compared(outcomes: Mapping[RowId, Outcome], ours: RowId, theirs: RowId) -> dict[str, Any]:
     """Return the paired difference of two rows over the seeds that ended in both; below 0, the first is better."""
+    first, second = outcomes[ours], outcomes[theirs]
     pairs = [
         (a["error"], b["error"])
-        for a, b in zip(outcomes[ours].results, outcomes[theirs].results, strict=False)
+        for a, b in zip(first.results, second.results, strict=False)
         if "error" in a and "error" in b
     ]
-    found = paired(*zip(*pairs, strict=True)) if pairs else {"mean": None, "interval": None, "p": None}
-    return {"test": f"{ours} - {theirs}", "n": len(pairs), **found}
+    found = paired([a for a, _ in pairs], [b for _, b in pairs]) if pairs else dict.fromkeys(("mean", "interval", "p"))
+    names = {"ours": ours.to_dict(), "theirs": theirs.to_dict(), "test": f"{first.method} - {second.method}"}
+    return {**names, "n": len(pairs), **found}
 
 
 def figure_of(plan: Plan, ended: Sequence[Row], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what to draw of rows that have a place on an axis, or bars beside the paper's."""
-    if not plan.x:
+    """Return what to draw: lines in the plan's panels, or bars beside the paper's."""
+    if not plan.panels:
         bars = {row["row"]: {"paper": row["paper"], "ours": row["mean"]} for row in rows}
         return {"kind": "bars", "y": "test error, %", "bars": bars}
-    lines: dict[str, dict[str, list[Any]]] = {}
+    panels: list[dict[str, Any]] = [
+        {"x": panel.x, "y": "test error, %", "log": panel.log, "title": panel.title, "lines": {}}
+        for panel in plan.panels
+    ]
     for row, told in zip(ended, rows, strict=True):
-        if row.line:
-            line = lines.setdefault(row.line, {"x": [], "y": [], "deviation": []})
-            line["x"].append(row.x)
+        for place in row.places:
+            empty = {"x": [], "y": [], "deviation": [], "look": place.look or place.line}
+            line = panels[place.panel]["lines"].setdefault(place.line, empty)
+            line["x"].append(place.x)
             line["y"].append(told["mean"])
             line["deviation"].append(told["deviation"])
-    return {"kind": "lines", "x": plan.x, "y": "test error, %", "log": True, "lines": lines}
+    return {"kind": "lines", **panels[0]} if len(panels) == 1 else {"kind": "panels", "panels": panels}
 
 
 def repeat(record: Mapping[str, Any], row_name: str, seed: int, folder: Path) -> tuple[float, float]:

@@ -1,16 +1,14 @@
-"""The paper's figures and claims -> the rows to train: the four methods over sizes, epochs, rates and losses."""
-
-from dataclasses import replace
+"""The paper's figures and claims -> the rows to train: the four methods over epochs, rates and losses."""
 
 from deepsup.config import Config, Phase
-from deepsup.paper.plan import Plan, Row, at, differences
+from deepsup.paper.plan import Panel, Place, Plan, Row, at, differences
+from deepsup.paper.row_id import RowId
 from deepsup.recipes import FLAT, find_recipe
 from deepsup.studies.compare import METHODS, for_method
 from deepsup.studies.study import Method
 
 RATES = (0.003, 0.01, 0.03, 0.1)
 ALPHAS = (0.1, 1.0)
-SIZE_SEEDS = {500: 10, 60000: 3}
 SMALL = Config(
     data="mnist", network="cnn", train_size=1000, epochs=20, batch_size=50, tensorboard=False, gradient_every=0,
     loss="squared_hinge", alpha=(0.3,), schedule="constant", head_lr=0.01, lr=0.005, **FLAT,
@@ -44,50 +42,13 @@ def four(config: Config, preset: str, seeds: int, searches: int, trial: dict[str
     ]  # fmt: skip
 
 
-def sizes(preset: str) -> Plan:
-    """Fig. 2b: the four methods with few digits and with more; on a CPU the paper's net too, at 500."""
-    epochs = {250: 40, 500: 40, 1000: 40, 2000: 20}
-    if preset == "paper":
-        epochs = dict.fromkeys((500, 1000, 2000, 5000, 10000, 20000, 60000), 100)
-    groups = []
-    for size, passes in epochs.items():
-        config = digits(preset, size, passes)
-        methods = four(config, preset, seeds=SIZE_SEEDS.get(size, 5), searches=2 if size <= 500 else 1)
-        groups.append(tuple(sized(method, size, told(config)) for method in methods))
-    if preset == "cpu":
-        groups.append(paper_net_at_500())
-    pairs = [
-        (f"{ours}, {size:,} digits", f"{theirs}, {size:,} digits")
-        for size in epochs
-        for ours, theirs in (("DSN-SVM", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-Softmax", "CNN-Softmax"))
-    ]
-    if preset == "cpu":
-        pairs += [("DSN-SVM, NIN, 500 digits", f"{cnn}, NIN, 500 digits") for cnn in ("CNN-Softmax", "CNN-SVM")]
-    return Plan(tuple(groups), f"fig2b-{preset}", tuple(pairs), "training digits")
-
-
-def sized(method: Method, size: int, differs: str) -> Row:
-    """Return a row of Fig. 2b."""
-    return Row(replace(method, name=f"{method.name}, {size:,} digits"), differs=differs, line=method.name, x=size)
-
-
-def paper_net_at_500() -> tuple[Row, ...]:
-    """Return the two methods of the claim, and DSN-SVM's twin, on the paper's own net, at the size of the claim."""
-    config = SMALL.replace(train_size=500, epochs=25, batch_size=25, network="nin-mnist", normalize="none")
-    chosen = {"DSN-SVM": (0.01, 0.02), "CNN-SVM": (0.01, 0.02), "CNN-Softmax": (0.03, 0.1)}
-    return tuple(
-        Row(Method(f"{method}, NIN, 500 digits", at(for_method(config, method), at_rates), 3), differs=told(config))
-        for method, at_rates in chosen.items()
-    )
-
-
 def course(preset: str) -> Plan:
     """Figs. 2a and 2c: the four methods on all digits, the test error after every epoch."""
     config = digits(preset, None, 5).replace(test_every=1, batch_size=128)
     trial = {} if preset == "paper" else {"train_size": 5000, "epochs": 4}
-    rows = tuple(Row(method, differs=told(config)) for method in four(config, preset, 3, 1, trial))
+    rows = tuple(Row(RowId(method.name), method, differs=told(config)) for method in four(config, preset, 3, 1, trial))
     pairs = (("DSN-Softmax", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-SVM", "CNN-Softmax"))
-    return Plan((rows,), f"fig2a-{preset}", pairs)
+    return Plan((rows,), f"fig2a-{preset}", tuple((RowId(ours), RowId(theirs)) for ours, theirs in pairs))
 
 
 def robustness(preset: str) -> Plan:
@@ -95,10 +56,11 @@ def robustness(preset: str) -> Plan:
     config = digits(preset, 1000, 20)
     grid = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3) if preset == "cpu" else (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
     rows = tuple(
-        Row(Method(f"{method}, lr {lr:g}", at(for_method(config, method), (lr,)), 3), None, told(config), method, lr)
+        Row(RowId(method, lr=lr), Method(f"{method}, lr {lr:g}", at(for_method(config, method), (lr,)), 3), None,
+            told(config), (Place(method, lr),))
         for method in METHODS for lr in grid
     )  # fmt: skip
-    return Plan((rows,), f"robustness-{preset}", x="learning rate")
+    return Plan((rows,), f"robustness-{preset}", panels=(Panel("learning rate"),))
 
 
 def pretraining(preset: str) -> Plan:
@@ -109,17 +71,15 @@ def pretraining(preset: str) -> Plan:
     )
     joint, plain = for_method(whole, "DSN-SVM"), for_method(whole, "CNN-SVM")
     layers = ("conv1", "conv2") if preset == "cpu" else ("conv1", "conv2", "conv3")
-    methods = [
-        Method("DSN-SVM, joint", at(joint, rates(preset), ALPHAS), 5),
-        Method("CNN-SVM, plain", at(plain, rates(preset)), 5),
-        Method("greedy pre-training", {f"lr{lr:g}": greedy(joint, lr, layers, stage) for lr in rates(preset)}, 5),
-    ]
-    pairs = (
-        ("DSN-SVM, joint", "greedy pre-training"),
-        ("DSN-SVM, joint", "CNN-SVM, plain"),
-        ("greedy pre-training", "CNN-SVM, plain"),
-    )
-    return Plan((tuple(Row(method, differs=told(whole)) for method in methods),), f"pretraining-{preset}", pairs)
+    stages = {f"lr{lr:g}": greedy(joint, lr, layers, stage) for lr in rates(preset)}
+    methods = {
+        RowId("DSN-SVM"): Method("DSN-SVM, joint", at(joint, rates(preset), ALPHAS), 5),
+        RowId("CNN-SVM"): Method("CNN-SVM, plain", at(plain, rates(preset)), 5),
+        RowId("greedy"): Method("greedy pre-training", stages, 5),
+    }
+    pairs = (("DSN-SVM", "greedy"), ("DSN-SVM", "CNN-SVM"), ("greedy", "CNN-SVM"))
+    rows = tuple(Row(name, method, differs=told(whole)) for name, method in methods.items())
+    return Plan((rows,), f"pretraining-{preset}", tuple((RowId(ours), RowId(theirs)) for ours, theirs in pairs))
 
 
 def greedy(config: Config, lr: float, layers: tuple[str, ...], stage: int) -> Config:
@@ -132,12 +92,17 @@ def greedy(config: Config, lr: float, layers: tuple[str, ...], stage: int) -> Co
 def hinges(preset: str) -> Plan:
     """L1 against L2: the plain and the squared hinge, with companions and without."""
     config = digits(preset, 1000, 20)
-    methods = [
-        Method(f"{method}, {name}", at(for_method(config, method).replace(loss=loss), rates(preset), ALPHAS), 5)
+    methods = {
+        RowId(method, loss=loss): Method(
+            f"{method}, {name}", at(for_method(config, method).replace(loss=loss), rates(preset), ALPHAS), 5
+        )
         for method in ("DSN-SVM", "CNN-SVM") for name, loss in (("L2", "squared_hinge"), ("L1", "hinge"))
-    ]  # fmt: skip
-    pairs = (("DSN-SVM, L2", "DSN-SVM, L1"), ("CNN-SVM, L2", "CNN-SVM, L1"))
-    return Plan((tuple(Row(method, differs=told(config)) for method in methods),), f"l1-l2-{preset}", pairs)
+    }  # fmt: skip
+    pairs = tuple(
+        (RowId(method, loss="squared_hinge"), RowId(method, loss="hinge")) for method in ("DSN-SVM", "CNN-SVM")
+    )
+    rows = tuple(Row(name, method, differs=told(config)) for name, method in methods.items())
+    return Plan((rows,), f"l1-l2-{preset}", pairs)
 
 
 def cifar_pair(preset: str) -> Plan:
@@ -155,8 +120,9 @@ def cifar_pair(preset: str) -> Plan:
     if preset == "cpu":
         differs += "; no |w|^2, C = 1, alpha constant; taps on the raw convolutions, as the authors' code has them"
     rows = tuple(
-        Row(Method(method, at(for_method(config, method), chosen), seeds, trial=lambda given: given.replace(**cut)),
+        Row(RowId(method),
+            Method(method, at(for_method(config, method), chosen), seeds, trial=lambda given: given.replace(**cut)),
             differs=differs)
         for method in ("DSN-SVM", "CNN-SVM")
     )  # fmt: skip
-    return Plan((rows,), f"nin-cifar10-{preset}", (("DSN-SVM", "CNN-SVM"),))
+    return Plan((rows,), f"nin-cifar10-{preset}", ((RowId("DSN-SVM"), RowId("CNN-SVM")),))

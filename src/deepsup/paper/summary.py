@@ -8,20 +8,21 @@ from typing import Any
 
 from deepsup.errors import RunError
 from deepsup.files import write_whole
-from deepsup.paper.claims import CLAIMS, NOT_RUN, verdict
+from deepsup.paper.claims import CLAIMS, verdict
 from deepsup.paper.plan import minutes
+from deepsup.paper.provenance import chosen_words
+from deepsup.paper.recipe_claims import RECIPE_CLAIMS
 from deepsup.paper.reproduce import plan_of, read_record
 from deepsup.paper.targets import NAMES, TARGETS
+from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_RUN, Claim, not_comparable
 
 BEGIN, END = "<!-- results: written by `deepsup reproduce summary` -->", "<!-- end of results -->"
+PAPERS, OURS = "claim of the paper", "recipe of ours"
 HEAD = """# Results
 
-Written from the records in `results/` by `deepsup reproduce summary`; not edited by hand. Every row was made by the
-command above its table, on the class of hardware named there; `deepsup reproduce TARGET --repeat ROW` trains a recorded
-row again. Settings were chosen on validation images, the test set was read once for each run. n is the number of
-seeds, ± the deviation over them (in the theory: the standard error over its repetitions). "Not run" is what no record
-answers. Where DSN does not help, the tables say so; LOG.md discusses it.
-"""
+Written from the records in `results/` by `deepsup reproduce summary`; not edited by hand. The command above each table made its rows, on the class of hardware named there; `deepsup reproduce TARGET --repeat ROW` trains a recorded row again. n is the number of seeds, ± their standard deviation (in the theory: the standard error over its repetitions). A comparison whose base did not learn is "not comparable"; "not run" is what no record answers.
+"""  # noqa: E501 - one paragraph per line
+Records = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 def keep(record: Mapping[str, Any], figure: Path | None, results: Path) -> Path:
@@ -48,11 +49,21 @@ def summarise(results: Path) -> list[Path]:
     return [target, readme]
 
 
-def readme_block(records: Mapping[tuple[str, str], Mapping[str, Any]], results: Path) -> str:
-    """Return what the README shows: the verdicts, and Fig. 2b where it was run."""
-    drawn = [f"fig2b-{preset}" for preset in ("paper", "cpu") if (results / f"fig2b-{preset}.png").is_file()]
-    figures = [f"\n![{TARGETS['fig2b'].title}]({results.name}/{name}.png)" for name in drawn[:1]]
-    return "\n".join([verdict_table(records, short=True), *figures])
+def readme_block(records: Records, results: Path) -> str:
+    """Return what the README shows: the verdicts, and Fig. 2b if it was run."""
+    drawn = [
+        (name, f"{name}-{preset}")
+        for name in ("fig2b-nin", "fig2b")
+        for preset in ("paper", "cpu")
+        if (results / f"{name}-{preset}.png").is_file()
+    ]
+    figures = [f"\n![{TARGETS[name].title}]({results.name}/{file}.png)" for name, file in drawn[:1]]
+    tables = [
+        verdict_table(records, CLAIMS, PAPERS, short=True),
+        "",
+        verdict_table(records, RECIPE_CLAIMS, OURS, short=True),
+    ]
+    return "\n".join([*tables, *figures])
 
 
 def read_all(results: Path) -> dict[tuple[str, str], dict[str, Any]]:
@@ -69,32 +80,47 @@ def read_all(results: Path) -> dict[tuple[str, str], dict[str, Any]]:
     }
 
 
-def results_text(records: Mapping[tuple[str, str], Mapping[str, Any]], results: Path) -> str:
+def results_text(records: Records, results: Path) -> str:
     """Return the whole of RESULTS.md."""
-    parts = [HEAD, "## Verdicts\n", verdict_table(records)]
+    parts = [HEAD, settings_text(records), "## Claims of the paper\n", verdict_table(records, CLAIMS, PAPERS)]
+    parts += ["\n## Recipes of ours\n", verdict_table(records, RECIPE_CLAIMS, OURS)]
     for name in NAMES:
-        held = [record for (target, _), record in records.items() if target == name]
-        parts += [section(record, results) for record in held]
+        parts += [section(record, results) for (target, _), record in records.items() if target == name]
     return "\n".join([*parts, not_run(records)]).rstrip() + "\n"
 
 
-def verdict_table(records: Mapping[tuple[str, str], Mapping[str, Any]], short: bool = False) -> str:
-    """Return the claims, one a line; ``short``: without the rules, and without what was not run."""
+def settings_text(records: Records) -> str:
+    """Say how often the test set had been read before each record was made."""
+    reads: dict[Any, list[str]] = {}
+    for (name, preset), record in records.items():
+        if "test_read_before" in record:
+            reads.setdefault(record["test_read_before"], []).append(f"`{name}-{preset}`")
+    said = [f"{before} ({', '.join(names)})" for before, names in sorted(reads.items(), key=lambda each: str(each[0]))]
+    return (
+        "Each run reads the test set at its end, and no target chooses anything by it. Versions of a target whose test "
+        f"errors had been read before its record was made: {'; '.join(said)}. On which images settings were chosen "
+        "stands beside each verdict.\n"
+    )
+
+
+def verdict_table(records: Records, claims: Sequence[Claim], header: str, short: bool = False) -> str:
+    """Return one claim per line; ``short``: without the rules, and without what was not run."""
     best: dict[str, Mapping[str, Any]] = {}
     for (name, _), record in records.items():
         best.setdefault(name, record)  # the paper's preset comes first
-    header = ["claim of the paper", "paper", "ours", "verdict"] + ([] if short else ["record", "rule"])
+    more = [] if short else ["settings chosen on", "record", "rule"]
     lines = []
-    for claim in CLAIMS:
-        ours, judged = verdict(claim, best)
+    for claim in claims:
+        found, judged = verdict(claim, best)
         if short and judged == NOT_RUN:
             continue
-        line = [claim.what, claim.paper, ours, f"**{judged}**" if judged != NOT_RUN else judged]
+        line = [claim.what, claim.paper, found, f"**{judged}**" if judged != NOT_RUN else judged]
         if not short:
             held = best.get(claim.target)
-            line += ["" if held is None else f"`{held['target']}-{held['preset']}`", claim.rule]
+            line += ["", ""] if held is None else [chosen_words(held), f"`{held['target']}-{held['preset']}`"]
+            line.append(claim.rule)
         lines.append(line)
-    return table(header, lines)
+    return table([header, "paper", "ours", "verdict", *more], lines)
 
 
 def section(record: Mapping[str, Any], results: Path) -> str:
@@ -102,16 +128,14 @@ def section(record: Mapping[str, Any], results: Path) -> str:
     name = f"{record['target']}-{record['preset']}"
     lines = [f"\n## {record['title']}\n", made(record), ""]
     said = "verdict" if "findings" in record else "chosen"
-    header = ["", "paper", "ours", said, "minutes a run", "differs from the paper's protocol"]
+    header = ["", "paper", "ours", said, "minutes per run", "differs from the paper's protocol"]
     lines.append(table(header, [told_row(row) for row in record["rows"]]))
     if record.get("readings"):
-        read = [[row["row"], plain(row["paper"]), shown(row), row["unit"]] for row in record["readings"]]
+        read = [told_reading(record, row) for row in record["readings"]]
         lines += ["", table(["read off the runs", "paper", "ours", ""], read)]
     if record.get("tests"):
-        lines += [
-            "",
-            table(["paired over seeds, points", "mean", "95 % interval", "p", "n"], map(told_test, record["tests"])),
-        ]
+        tests = [told_test(record, test) for test in record["tests"]]
+        lines += ["", table(["paired over seeds, points", "mean", "95 % interval", "p", "n"], tests)]
     if record.get("missing"):
         lines += ["", f"Not run yet, the same command goes on with them: {', '.join(record['missing'])}."]
     for finding in record.get("findings", []):
@@ -131,6 +155,7 @@ def made(record: Mapping[str, Any]) -> str:
         f"{where['python']}, torch {where['torch']}, deepsup {where['deepsup']}"
         + ("" if spent is None else f"; {spent:g} minutes of training, the search aside")
         + "."
+        + (f" Settings: {words}." if (words := chosen_words(record)) else "")
     )
 
 
@@ -142,8 +167,17 @@ def told_row(row: Mapping[str, Any]) -> list[str]:
     return [row["row"], plain(row["paper"]), shown(row), said, time, row.get("differs", "")]
 
 
-def told_test(test: Mapping[str, Any]) -> list[str]:
+def told_reading(record: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
+    """Return the cells of one reading."""
+    why = not_comparable(record, row)
+    ours = [f"{NOT_COMPARABLE}: {why}", ""] if why else [shown(row), row["unit"]]
+    return [row["row"], plain(row["paper"]), *ours]
+
+
+def told_test(record: Mapping[str, Any], test: Mapping[str, Any]) -> list[str]:
     """Return the cells of one paired test."""
+    if why := not_comparable(record, test):
+        return [test["test"], NOT_COMPARABLE, why, "", str(test["n"])]
     if test["interval"] is None:
         return [test["test"], "" if test["mean"] is None else f"{test['mean']:+.2f}", "", "", str(test["n"])]
     low, high = test["interval"]
@@ -165,14 +199,17 @@ def plain(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def not_run(records: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
+def not_run(records: Records) -> str:
     """List what no record stands for: the command, and about how many hours on two cores."""
     lines = []
     for name in TARGETS:
-        for preset in ("cpu", "paper"):
+        plans = {preset: plan_of(name, preset, Path()) for preset in ("cpu", "paper")}
+        if plans["cpu"].runs == plans["paper"].runs:  # both presets are the same
+            del plans["paper"]
+        for preset, plan in plans.items():
             if (name, preset) not in records:
-                hours = minutes(plan_of(name, preset, Path())) / 60
-                lines.append([f"`deepsup reproduce {name} --preset {preset} --jobs 2`", f"{hours:,.1f}"])
+                command = f"`deepsup reproduce {name} --preset {preset} --jobs 2`"
+                lines.append([command, f"{minutes(plan) / 60:,.1f}"])
     return "\n## Not run\n\n" + table(["command", "about hours on two cores"], lines)
 
 

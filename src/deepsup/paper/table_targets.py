@@ -3,6 +3,7 @@
 from deepsup.config import Config
 from deepsup.paper.plan import Plan, Row, at, differences
 from deepsup.paper.printed import TABLES
+from deepsup.paper.row_id import RowId
 from deepsup.recipes import find_recipe
 from deepsup.studies.study import Method
 
@@ -21,7 +22,7 @@ def table(name: str, preset: str) -> Plan:
     """Return the rows of one table."""
     rows = [row(method, preset, *printed) for method, printed in TABLES[name].rows.items()]
     groups = [(each,) for each in rows]
-    return Plan(tuple(groups), f"{name}-{preset}", (("DSN-SVM", "NIN"),))
+    return Plan(tuple(groups), f"{name}-{preset}", ((RowId("DSN-SVM"), RowId("NIN")),))
 
 
 def row(method: str, preset: str, error: float, recipe: str) -> Row:
@@ -33,7 +34,8 @@ def row(method: str, preset: str, error: float, recipe: str) -> Row:
         factors, seeds = CPU_RATES.get(method, OTHER_CPU_RATES), 1
     rates = [factor * config.optimizer.lr for factor in factors]
     differs = "; ".join(filter(None, [differences(config, full), NOTES.get(method, "")]))
-    return Row(Method(method, at(config, rates), seeds, trial=half if preset == "cpu" else same), error, differs)
+    trial = half if preset == "cpu" else same
+    return Row(RowId(method), Method(method, at(config, rates), seeds, trial=trial), error, differs)
 
 
 def same(config: Config) -> Config:

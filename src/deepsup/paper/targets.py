@@ -10,11 +10,14 @@ from deepsup.paper import readings
 from deepsup.paper.fast_targets import FAST, fast, few
 from deepsup.paper.plan import Plan
 from deepsup.paper.printed import TABLES
-from deepsup.paper.study_targets import cifar_pair, course, hinges, pretraining, robustness, sizes
+from deepsup.paper.row_id import RowId
+from deepsup.paper.size_targets import lenet_sizes, sizes
+from deepsup.paper.study_targets import cifar_pair, course, hinges, pretraining, robustness
 from deepsup.paper.table_targets import table
+from deepsup.paper.when_targets import when
 from deepsup.studies.study import Outcome
 
-Outcomes = Mapping[str, Outcome]
+Outcomes = Mapping[RowId, Outcome]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,11 @@ class Target:
 
 
 TARGETS = {
-    "fig2b": Target("Fig. 2b: test error against the number of training digits", sizes, readings.gain_at_500),
+    "fig2b-nin": Target("Fig. 2b: test error against the number of training digits, NIN", sizes, readings.gains),
+    "fig2b": Target(
+        "Fig. 2b on a LeNet: test error against the number of training digits", lenet_sizes, readings.gains
+    ),
+    "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),
     "fig2a": Target("Fig. 2a: test error of the four methods over training, MNIST", course, readings.course),
     "fig2c": Target("Fig. 2c: training and test error of CNN and DSN, MNIST", course, readings.generalisation),
     "mnist": Target(TABLES["mnist"].title, partial(table, "mnist")),

@@ -1,9 +1,10 @@
 """The record of a reproduced target in, its figure out: lines, bars beside the paper's, or feature maps."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from deepsup.report.insight_figures import draw_maps
@@ -19,42 +20,59 @@ def draw_record(record: Mapping[str, Any], folder: Path) -> Path | None:
     """Draw what a record says and write it as PNG and SVG; return the PNG's path, nothing where nothing was found."""
     if record["target"] == "theory":
         return draw_theory(dict(record), folder)
-    if record["figure"]["kind"] == "maps":
-        drawing = draw_feature_maps(record, folder.parents[1])  # runs lie beside the folder of the records
-    else:
-        drawing = (draw_lines if record["figure"]["kind"] == "lines" else draw_bars)(record)
+    drawing: Drawing | None
+    match record["figure"]["kind"]:
+        case "maps":
+            drawing = draw_feature_maps(record, folder.parents[1])  # runs lie beside the folder of the records
+        case "lines":
+            drawing = draw_panels(record, [record["figure"]])
+        case "panels":
+            drawing = draw_panels(record, record["figure"]["panels"])
+        case _:
+            drawing = draw_bars(record)
     return None if drawing is None else drawing.save(folder)
 
 
-def draw_lines(record: Mapping[str, Any]) -> Drawing:
-    """Draw one line for every method, with its deviation where there is one."""
-    figure = record["figure"]
-    drawing = Drawing(record["target"], alt_text(record), (WIDTH, 3.4))
+def draw_panels(record: Mapping[str, Any], panels: Sequence[Mapping[str, Any]]) -> Drawing:
+    """Draw lines, one panel below the other, with one legend."""
+    drawing = Drawing(record["target"], alt_text(record), (WIDTH, 0.8 + 2.6 * len(panels)), (len(panels), 1))
     with drawing as axes:
-        for index, (name, line) in enumerate(figure["lines"].items()):
-            style = mark(name) if name in METHODS else look(index)
-            deviations = [number(each) if each is not None else 0.0 for each in line["deviation"]]
-            order = sorted(range(len(line["x"])), key=lambda place: line["x"][place])
-            axes.errorbar(
-                [line["x"][i] for i in order], [number(line["y"][i]) for i in order],
-                yerr=[deviations[i] for i in order], capsize=3, label=name, **style,
-            )  # fmt: skip
-        if figure.get("log"):
-            ticks = sorted({x for line in figure["lines"].values() for x in line["x"]})
-            axes.set_xscale("log")
-            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-            axes.xaxis.set_minor_formatter(NullFormatter())
-            axes.minorticks_off()
-        else:
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        values = [number(y) for line in figure["lines"].values() for y in line["y"] if y is not None]
-        if values and max(values) > 15 * min(values) > 0:  # a grid of rates ends where nothing is learned
-            axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.yaxis.set_minor_formatter(NullFormatter())
-        tidy(axes, figure["x"], figure["y"])
-        drawing.figure.legend(loc="outside upper center", ncols=2, fontsize=9)
+        labels: dict[str, Any] = {}
+        for panel, place in zip(panels, axes if len(panels) > 1 else [axes], strict=True):
+            draw_lines(place, panel)
+            labels |= dict(zip(*reversed(place.get_legend_handles_labels()), strict=True))
+        drawing.figure.legend(labels.values(), labels.keys(), loc="outside upper center", fontsize=9,
+                              ncols=2 if max(map(len, labels)) < 25 else 1)  # fmt: skip
     return drawing
+
+
+def draw_lines(axes: Axes, panel: Mapping[str, Any]) -> None:
+    """Draw one line per method, with its deviation if there is one."""
+    for index, (name, line) in enumerate(panel["lines"].items()):
+        like = line.get("look", name)
+        deviations = [number(each) if each is not None else 0.0 for each in line["deviation"]]
+        order = sorted(range(len(line["x"])), key=lambda place: line["x"][place])
+        axes.errorbar(
+            [line["x"][i] for i in order], [number(line["y"][i]) for i in order],
+            yerr=[deviations[i] for i in order], capsize=3, label=name,
+            **(mark(like) if like in METHODS else look(index)),
+        )  # fmt: skip
+    if panel.get("log"):
+        ticks = sorted({x for line in panel["lines"].values() for x in line["x"]})
+        axes.set_xscale("log")
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.minorticks_off()
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    values = [number(y) for line in panel["lines"].values() for y in line["y"] if y is not None]
+    if values and max(values) > 15 * min(values) > 0:  # a grid of rates ends where nothing is learned
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    tidy(axes, panel["x"], panel["y"])
+    if panel.get("title"):
+        axes.set_title(panel["title"], fontsize=10)
 
 
 def draw_bars(record: Mapping[str, Any]) -> Drawing | None:

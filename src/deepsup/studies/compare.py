@@ -109,15 +109,19 @@ def summarised(config: Config, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def paired(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
-    """Return the mean difference over seeds, its 95 % interval and p (Student's t); below 0, ours is better."""
+def paired(ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95) -> dict[str, Any]:
+    """Return the mean difference over seeds, its interval and p (Student's t); below 0, ours is better."""
     from scipy import stats
 
     differences = [a - b for a, b in zip(ours, theirs, strict=True)]
     middle = mean(differences)
     if len(differences) < 2:
         return {"mean": middle, "interval": None, "p": None}
-    error = stdev(differences) / len(differences) ** 0.5
-    half = float(stats.t.ppf(0.975, len(differences) - 1)) * error
-    p = 2 * float(stats.t.sf(abs(middle) / error, len(differences) - 1)) if error else float(middle == 0)
-    return {"mean": middle, "interval": [middle - half, middle + half], "p": p}
+    if stdev(differences) < 1e-9:  # scipy warns, and has no p where all differences are 0
+        return {"mean": middle, "interval": [middle, middle], "p": float(abs(middle) < 1e-9)}
+    test = stats.ttest_rel(ours, theirs)
+    return {
+        "mean": middle,
+        "interval": [float(end) for end in test.confidence_interval(confidence)],
+        "p": float(test.pvalue),
+    }

@@ -67,9 +67,9 @@ def row(name: str, paper: float, mean: float, spread: float | None, good: bool, 
     }  # fmt: skip
 
 
-def finding(statement: str, verdict: str, why: str, correction: str) -> Finding:
-    """Return a verdict with its reasons."""
-    return {"statement": statement, "verdict": verdict, "why": why, "correction": correction}
+def finding(name: str, statement: str, verdict: str, why: str, correction: str) -> Finding:
+    """Return a verdict with its reasons; ``name`` is what it is looked up by, ``statement`` is for people."""
+    return {"id": name, "statement": statement, "verdict": verdict, "why": why, "correction": correction}
 
 
 def judge(printed: bool, repaired: bool) -> str:
@@ -128,7 +128,7 @@ def lemma1(seed: int) -> tuple[list[Row], Finding]:
         "It holds where every layer from m + 1 to m' keeps channels and places, has no dropout, and the tap is behind "
         "the ReLU. The paper's own nets pool and drop out between taps, and the authors' code taps before the ReLU."
     )
-    return rows, finding("Lemma 1", judge(all(r["verdict"] == "holds" for r in rows), high <= low), why, fix)
+    return rows, finding("lemma-1", "Lemma 1", judge(all(r["verdict"] == "holds" for r in rows), high <= low), why, fix)
 
 
 def one_optimum(scale: Preset, seed: int) -> tuple[Row, Finding]:
@@ -146,7 +146,7 @@ def one_optimum(scale: Preset, seed: int) -> tuple[Row, Finding]:
     )
     verdict = judge(good, repaired=False)
     return row(name, bound, error, None, good, f"tends to {limit:.3g}"), finding(
-        "The assumption before Lemma 2: P and F share W*", verdict, why, fix
+        "shared-optimum", "The assumption before Lemma 2: P and F share W*", verdict, why, fix
     )
 
 
@@ -163,7 +163,7 @@ def lemma2(runs: list[Measured]) -> Finding:
         "G_F^2 / (lambda^2 T), twice that at T = 2, with G_F^2 <= 4 G^2: a constant of 4, and of 8 at T = 2. "
         f"It {stood(repaired)} in every case of this study."
     )
-    return finding("Lemma 2", judge(good, repaired), why, fix)
+    return finding("lemma-2", "Lemma 2", judge(good, repaired), why, fix)
 
 
 def lemma3(runs: list[Measured]) -> Finding:
@@ -186,7 +186,7 @@ def lemma3(runs: list[Measured]) -> Finding:
         "ln(T)/T at 1/2, 1/T beyond. Sharper, to be run: e_{t+1} = min(D, max(0, 1 - 2 lambda / t) e_t + G_F^2 / t^2). "
         f"Each {stood(repaired)} in every case of this study."
     )
-    return finding("Lemma 3", judge(not broken, repaired), why, fix)
+    return finding("lemma-3", "Lemma 3", judge(not broken, repaired), why, fix)
 
 
 def proof_of_lemma3(time: int = 100, strength: float = 1.5) -> Finding:
@@ -204,7 +204,9 @@ def proof_of_lemma3(time: int = 100, strength: float = 1.5) -> Finding:
         "eta_t^2 before the last term; G_F for G; F(W_t) - F(W*) in the second inequality; lambda2 in Q's strong "
         "convexity. No slip: e^-x for 1 - x is an upper bound, also where 1 - 2 lambda / t is negative."
     )
-    return finding("Lemma 3, its proof", judge(terms <= claimed and harmonic >= said, repaired=False), why, fix)
+    return finding(
+        "lemma-3-proof", "Lemma 3, its proof", judge(terms <= claimed and harmonic >= said, repaired=False), why, fix
+    )
 
 
 def theorem1_known(runs: list[Measured]) -> Finding:
@@ -222,7 +224,7 @@ def theorem1_known(runs: list[Measured]) -> Finding:
         f"the gradients: off by at most {100 * gap:.2g} % here. As 1 + x^2 <= (1 + x)^2 <= 2 (1 + x^2), the printed "
         "order is right where P's and F's gradients are equally noisy."
     )
-    return finding(f"Theorem 1, step {KNOWN}", judge(not off, repaired=False), why, fix)
+    return finding("theorem-1-known-step", f"Theorem 1, step {KNOWN}", judge(not off, repaired=False), why, fix)
 
 
 def theorem1_plain(runs: list[Measured]) -> Finding:
@@ -239,7 +241,7 @@ def theorem1_plain(runs: list[Measured]) -> Finding:
         "For quadratics of smallest curvature lambda errors fall as T^-min(1, 2 lambda), so the exponent is "
         "min(1, 2 lambda1 + 2 lambda2) - min(1, 2 lambda1): at most 1, and 0 where lambda1 > 1/2."
     )
-    return finding(f"Theorem 1, step {PLAIN}", judge(not off, repaired=False), why, fix)
+    return finding("theorem-1-plain-step", f"Theorem 1, step {PLAIN}", judge(not off, repaired=False), why, fix)
 
 
 def corrections_stand(runs: list[Measured]) -> bool:

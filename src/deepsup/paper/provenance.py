@@ -1,0 +1,66 @@
+"""A record -> on which images its settings were chosen, and how often the test set had been read before."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from deepsup.paper.plan import Row
+from deepsup.studies.study import search_jobs
+
+NOT_RECORDED = "not recorded"
+HEAD_LR = "head_lr 0.01 was picked on test digits of mnist-mini, before this study"
+HISTORY: dict[str, tuple[int | None, str]] = {
+    "fig2b-nin": (0, "net, budget and candidates were set by runs on 5,000 held-out training digits"),
+    "when": (0, "widths and steps were set by the time that a run takes"),
+    **dict.fromkeys(("fig2b", "fig2a", "fig2c", "robustness", "pretraining", "l1-l2"), (None, HEAD_LR)),
+    "fast-mnist": (1, "chosen on 10,000 held-out digits; the last two changes, 12 epochs and no first companion, were "
+                      "not judged on held-out digits"),
+    "fast-cifar10": (0, "chosen on 5,000 held-out images"),
+    "fast-cifar10-plain": (None, "those of fast-cifar10, chosen on 5,000 held-out images; dropout 0.2 was not tuned"),
+    "fast-cifar100": (1, "those of fast-cifar10-plain; epochs, dropout and width were changed after the first version "
+                         "and not judged on held-out images"),
+}  # fmt: skip
+"""Target -> how many earlier versions of it had their test errors read (None: not recorded), and how settings that the
+target does not choose by itself were chosen. From LOG.md; renew an entry when a target changes after its test errors
+were seen."""
+
+
+def chosen_on(row: Row) -> dict[str, Any]:
+    """Return on what the settings of a row are chosen: held-out images, of which data set, how many candidates."""
+    first = next(search_jobs(row.method, Path()), None)
+    config = next(iter(row.method.choices.values()))
+    return {
+        "images": 0 if first is None else first.config.data.validation,
+        "of": Path(config.data.source).stem,  # smoke trains on a file
+        "candidates": len(row.method.choices),
+        "seeds": 0 if first is None else row.method.searches,
+    }
+
+
+def history(target: str) -> dict[str, Any]:
+    """Return the fields of a record that tell what was known before it was made."""
+    read, settings = HISTORY.get(target, (None, ""))
+    return {"test_read_before": NOT_RECORDED if read is None else read, "settings": settings}
+
+
+def chosen_words(record: Mapping[str, Any]) -> str:
+    """Say on what the settings of a record were chosen."""
+    rows = [row["chosen_on"] for row in record["rows"] if "chosen_on" in row]
+    judged = [each for each in rows if each["candidates"] > 1]
+    words = [record["settings"]] if record.get("settings") else []
+    if judged:
+        images, counts = sorted({each["images"] for each in judged}), sorted({each["candidates"] for each in judged})
+        held = f"{spanned(images)} held-out training images of {judged[0]['of']}"
+        words.insert(0, f"{held}, {spanned(counts)} candidates per row")
+    elif rows and not words:
+        words.append("nothing was chosen")
+    return "; ".join(words)
+
+
+def spanned(numbers: list[int]) -> str:
+    """Say a number, or the smallest and the largest.
+
+    >>> spanned([4]), spanned([2, 4, 5000])
+    ('4', '2 to 5,000')
+    """
+    return f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"

@@ -1,0 +1,106 @@
+"""Fig. 2b -> the rows to train: the four methods over the number of training digits, on NIN and on a LeNet."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from deepsup.config import Config
+from deepsup.paper.plan import Panel, Place, Plan, Row, at
+from deepsup.paper.row_id import RowId
+from deepsup.paper.study_targets import digits, four, told
+from deepsup.recipes import FLAT
+from deepsup.studies.compare import for_method
+from deepsup.studies.study import Method
+
+NIN = Config(
+    data="mnist", network="nin-mnist", network_options={"init": "he"}, normalize="none", batch_size=25,
+    tensorboard=False, gradient_every=0,
+)  # fmt: skip
+"""The paper's net with He initialization, under which it learns without companions too. Companions: the defaults."""
+PAPER_COMPANIONS = NIN.replace(head_lr=0.01, schedule="constant", **FLAT)
+STEPS = 1200
+"""Of every run, whatever its number of digits: 60 epochs of batch 25 at 500."""
+SEEDS = {500: 10, 250: 5, 1000: 5, 2000: 5, 5000: 5}
+"""Number of digits -> seeds, in the order in which they are run."""
+Candidates = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
+CANDIDATES: Candidates = {
+    "CNN-Softmax": ((0.01, 0.03, 0.06, 0.1), ()),
+    "DSN-Softmax": ((0.03, 0.06), (0.3, 1.0)),
+    "CNN-SVM": ((0.003, 0.006, 0.01, 0.02), ()),
+    "DSN-SVM": ((0.01, 0.02), (0.3, 1.0)),
+}
+"""Method -> its learning rates and alphas: four combinations for each."""
+PAPER_CANDIDATES: Candidates = {
+    "DSN-Softmax": ((0.03, 0.06), (0.3, 1.0)),
+    "DSN-SVM": ((0.005, 0.01), (0.1, 0.3)),  # with alpha 1 the paper's companions diverge here
+}
+PAIRS = (("DSN-SVM", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-Softmax", "CNN-Softmax"))
+AXES = (Panel("training digits"),)
+
+
+def sizes(preset: str) -> Plan:
+    """Fig. 2b on the paper's net, 500 digits first."""
+    if preset == "paper":
+        return paper_sizes()
+    net = NIN.network.name
+    groups = [sized(candidates(with_steps(NIN, size), CANDIDATES, seeds), net, size) for size, seeds in SEEDS.items()]
+    as_printed = candidates(with_steps(PAPER_COMPANIONS, 500), PAPER_CANDIDATES, SEEDS[500])
+    groups[0] += sized(as_printed, net, 500, companions="paper")
+    pairs = pairs_of(net, SEEDS)
+    pairs += [(replace(ours, companions="paper"), theirs) for ours, theirs in pairs_of(net, (500,))]
+    return Plan(tuple(groups), f"fig2b-nin-{preset}", tuple(pairs), AXES)
+
+
+def paper_sizes() -> Plan:
+    """Fig. 2b in the paper's protocol: up to all digits, 100 epochs."""
+    counts = (500, 1000, 2000, 5000, 10000, 20000, 60000)
+    groups = []
+    for size in counts:
+        config = digits("paper", size, 100)
+        seeds = {500: 10, 60000: 3}.get(size, 5)
+        groups.append(sized(four(config, "paper", seeds, 2 if size == 500 else 1), config.network.name, size))
+    return Plan(tuple(groups), "fig2b-paper", tuple(pairs_of("nin-mnist", counts)), AXES)
+
+
+def lenet_sizes(_preset: str) -> Plan:
+    """Fig. 2b on a LeNet, three layers deep; both presets are the same."""
+    groups = []
+    for size, epochs in {250: 40, 500: 40, 1000: 40, 2000: 20}.items():
+        config = digits("cpu", size, epochs)
+        methods = four(config, "cpu", 10 if size == 500 else 5, 2 if size <= 500 else 1)
+        groups.append(sized(methods, config.network.name, size))
+    return Plan(tuple(groups), "fig2b-cpu", tuple(pairs_of("cnn", (250, 500, 1000, 2000))), AXES)
+
+
+def with_steps(config: Config, size: int) -> Config:
+    """Return a config of ``STEPS`` steps on so many digits."""
+    return config.replace(train_size=size, epochs=STEPS * config.run.batch_size // size)
+
+
+def candidates(config: Config, choices: Candidates, seeds: int) -> list[Method]:
+    """Return the methods with their learning rates and alphas to choose from."""
+    return [
+        Method(method, at(for_method(config, method), lrs, alphas), seeds) for method, (lrs, alphas) in choices.items()
+    ]
+
+
+def sized(methods: list[Method], network: str, size: int, companions: str = "") -> tuple[Row, ...]:
+    """Return the rows of one number of digits."""
+    of = f", {companions}'s companions" if companions else ""
+    return tuple(
+        Row(
+            RowId(method.name, network, companions=companions, size=size),
+            replace(method, name=f"{method.name}{of}, {size:,} digits"),
+            differs=told(next(iter(method.choices.values()))),
+            places=(Place(f"{method.name}{of}", size),),
+        )
+        for method in methods
+    )
+
+
+def pairs_of(network: str, counts: Mapping[int, int] | tuple[int, ...]) -> list[tuple[RowId, RowId]]:
+    """Return the rows to compare at every number of digits."""
+    return [
+        (RowId(ours, network, size=size), RowId(theirs, network, size=size))
+        for size in counts
+        for ours, theirs in PAIRS
+    ]
