@@ -1,10 +1,13 @@
-"""Check the inputs of an objective: the net's output, the labels and the sample weights.
+"""Check the inputs of an objective: the net's output, the labels and the sample weights; and its settings.
 
 Values are checked on the CPU only: elsewhere a check would synchronize the device at every step, and inside a compiled
 step it would split the graph. Shapes and types are checked everywhere.
 """
 
+import math
 from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -146,3 +149,28 @@ def check_mean(loss: LossFunction, scores: Tensor, labels: Tensor, once: Tensor)
 def values_known(tensor: Tensor) -> bool:
     """Whether values can be read at no cost: on the CPU, outside a compiled step."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def at_least_0(what: str, number: Any) -> float:
+    """Return a setting as a float; raise an error if it is negative or not a number."""
+    if isinstance(number, Tensor) and number.ndim == 0:
+        number = number.item()
+    if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number) or number < 0:
+        raise ObjectiveError(f"{what} is {number!r}; expected a number of at least 0")
+    return float(number)
+
+
+def a_bool(what: str, given: Any) -> bool:
+    """Return a boolean setting; raise an error for anything else."""
+    if not isinstance(given, bool):
+        raise ObjectiveError(f"{what} is {given!r}; expected True or False")
+    return given
+
+
+def a_label(what: str, given: Any) -> int | None:
+    """Return a label or None; raise an error for anything else."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise ObjectiveError(f"{what} is {given!r}; expected a whole number such as -100, or None")
+    return int(given)

@@ -5,19 +5,26 @@
     Q = sum_m alpha_m(t) [ |w_m|^2 + C l(scores_m, y) - gamma_m ]_+
 
 B batch, K classes, m a companion. L and l are means over the batch; the gate [.]_+ acts on that mean. With ``average``
-all terms are divided by 1 + sum_m alpha_m(t): F is then the weighted mean of its losses, not their sum.
+every alpha_m is divided by the number of companions, and all terms by 1 + their sum: F is then a weighted mean.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
 
 from deepsup.errors import ObjectiveError, nearest
-from deepsup.objective.checks import are_class_numbers, check_labels, check_mean, check_output, check_weights
+from deepsup.objective.checks import (
+    a_bool,
+    a_label,
+    are_class_numbers,
+    at_least_0,
+    check_labels,
+    check_mean,
+    check_output,
+    check_weights,
+)
 from deepsup.objective.losses import LOSSES, LossFunction, find_loss
 from deepsup.objective.schedules import Number, Schedule, factor_at, find_schedule
 from deepsup.objective.untrained import UntrainedCompanions
@@ -274,28 +281,3 @@ def per_tap(what: str, given: Any, taps: tuple[str, ...]) -> dict[str, Any]:
     if missing:
         raise ObjectiveError(f"{what} has no value for {', '.join(missing)}; expected one for each tap, or one number")
     return dict(given)
-
-
-def at_least_0(what: str, number: Any) -> float:
-    """Return a setting as a float; raise an error if it is negative or not a number."""
-    if isinstance(number, Tensor) and number.ndim == 0:
-        number = number.item()
-    if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number) or number < 0:
-        raise ObjectiveError(f"{what} is {number!r}; expected a number of at least 0")
-    return float(number)
-
-
-def a_bool(what: str, given: Any) -> bool:
-    """Return a boolean setting; raise an error for anything else."""
-    if not isinstance(given, bool):
-        raise ObjectiveError(f"{what} is {given!r}; expected True or False")
-    return given
-
-
-def a_label(what: str, given: Any) -> int | None:
-    """Return a label or None; raise an error for anything else."""
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, Integral):
-        raise ObjectiveError(f"{what} is {given!r}; expected a whole number such as -100, or None")
-    return int(given)
