@@ -77,7 +77,7 @@ def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Config:
         seen.append(config)
         raise Seen
 
-    monkeypatch.setattr("deepsup.runs.train", train)
+    monkeypatch.setattr("deepsup.runs.train.train", train)
     with pytest.raises(Seen):
         main(["train", *words])
     return seen[0]
