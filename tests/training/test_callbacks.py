@@ -1,5 +1,6 @@
 """Callbacks are called in order, once per step and epoch, and after the run has recorded what they see."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,16 @@ def test_what_one_adds_to_a_record_the_next_one_sees(small: Config, tmp_path: Pa
 
     train(small, tmp_path / "run", callbacks=[Add(), See()])
     assert seen == [1, 2, 3]
+
+
+def test_the_example_of_the_docs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    (code,) = re.findall(r"^```python\n(import deepsup\nfrom deepsup.training.*?)^```", page, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(code.replace("epochs=2", "epochs=2, train_size=60, batch_size=30"), {"__name__": "example"})
+    assert re.fullmatch(r"epoch [01]: \d+\.\d\d % after 4 steps\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("asked", [False, True])
