@@ -1,0 +1,18 @@
+"""This machine -> versions and hardware class, without its name: what a record needs to be read later. Needs no torch."""
+
+import os
+import platform
+from importlib import metadata
+from typing import Any
+
+
+def environment_now() -> dict[str, Any]:
+    """Return versions and hardware class of this machine, without its name."""
+    packages = ("deepsup", "torch", "numpy")
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        **{name: metadata.version(name) for name in packages},
+    }
