@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from deepsup.errors import ConfigError, nearest
+from deepsup.reading import read_yaml
 
 GROUPS = ("data", "network", "supervision", "objective", "optimization", "run")
 """The settings of a Config by subject, in the order of the help."""
@@ -238,19 +238,6 @@ class Config:
     def to_yaml(self) -> str:
         """Return the Config as a YAML file."""
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
-
-
-def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the keys and values of a YAML file of settings."""
-    try:
-        given = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; expected a YAML file of settings") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(given, dict):
-        raise ConfigError(f"{path} holds a {type(given).__name__}; expected keys and values, e.g. 'epochs: 20'")
-    return given
 
 
 def plain_types(value: Any) -> Any:

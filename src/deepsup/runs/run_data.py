@@ -25,8 +25,8 @@ from deepsup.data import (
 from deepsup.data.dataset import Images
 from deepsup.data.recorded import counted
 from deepsup.errors import DataError, RunError, TrainingError
-from deepsup.runs.model import Model
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.model import Model
 
 logger = logging.getLogger("deepsup")
 WHITENING_IMAGES = 5000

@@ -17,6 +17,8 @@ from deepsup.config import Config
 from deepsup.data import Part
 from deepsup.errors import DivergedError, RunError
 from deepsup.insight import Measurement, layers_facts, measure
+from deepsup.networks import WhiteningConv2d, fit_whitening
+from deepsup.preprocess import fit, to_tensor
 from deepsup.runs.begin import (
     FREE,
     MENDING,
@@ -26,17 +28,15 @@ from deepsup.runs.begin import (
     record_change,
     with_whole_path,
 )
-from deepsup.training.build import build_net, build_batches
-from deepsup.runs.run_data import data_to_train, digest, whitening_images
-from deepsup.runs.tensorboard import events_in
+from deepsup.runs.environment import environment_now
 from deepsup.runs.insight_files import record_knowledge
 from deepsup.runs.model import save_model
 from deepsup.runs.run import Run
+from deepsup.runs.run_data import data_to_train, digest, whitening_images
 from deepsup.runs.stop import Stopped, stopped_by_signals
-from deepsup.networks import WhiteningConv2d, fit_whitening
-from deepsup.preprocess import fit, to_tensor
-from deepsup.runs.environment import environment_now
+from deepsup.runs.tensorboard import events_in
 from deepsup.training import checkpoint
+from deepsup.training.build import build_batches, build_net
 from deepsup.training.distributed import Processes, joined
 from deepsup.training.loop import Training
 from deepsup.training.memory import kept_memory
@@ -125,9 +125,9 @@ class Experiment:
 
     def start(self) -> None:
         """Make the run folder, or restore the newest checkpoint in it."""
-        held = checkpoint.all_steps(self.run.checkpoints)
-        if held:
-            self.restore(held[-1])
+        held = checkpoint.newest_sound(self.run.checkpoints)
+        if held is not None:
+            self.restore(*held)
         if self.processes.first:
             environment = environment_now() | {
                 "cpu": torch.backends.cpu.get_cpu_capability(),
@@ -142,9 +142,8 @@ class Experiment:
             self.run.keep_metrics(self.training.epoch)
         self.watch.started(self.training, self.run)
 
-    def restore(self, path: Path) -> None:
+    def restore(self, path: Path, state: dict[str, Any]) -> None:
         """Go back to a checkpoint of this config and these data."""
-        state = checkpoint.load(path)
         try:
             held = Config.recorded(state["config"], str(path))  # an older one has fewer knobs
             changed = {key for change in self.run.changes for key in change["changed"]}
@@ -157,7 +156,7 @@ class Experiment:
                 )
             self.training.restore(state)
             self.seconds = state["seconds"]
-        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:  # a checkpoint of a stranger can hold anything
             if isinstance(error, RunError):
                 raise
             reason = " ".join(str(error).split())[:200]
