@@ -8,8 +8,8 @@ import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,6 +30,7 @@ from deepsup.data.images import is_grey, read_image_files
 from deepsup.data.load import load_data
 from deepsup.data.storage import read_errors_named
 from deepsup.data.svhn import read_svhn
+from deepsup.errors import DataError
 from deepsup.report.read import read_run
 from deepsup.report.write import write_report
 from deepsup.runs.folder import RunFolder
@@ -49,8 +50,8 @@ class Reader:
     """Reads the folder that the files are in."""
     spoil: Callable[[str, bytes, Random], bytes] | None = None
     """A hostile edit of the decoded file, beside the changes of its bytes."""
-    share: float = 1.0
-    """How many mutations it gets, beside the others: fewer where one takes long."""
+    beside: dict[str, bytes] = field(default_factory=dict)
+    """Files that are there too and stay sound."""
 
 
 PIXELS = np.arange(6 * 3 * 32 * 32, dtype=np.uint8).reshape(6, 3, 32, 32)
@@ -73,14 +74,14 @@ def hostile_npz(_name: str, data: bytes, random: Random) -> bytes:
     return out.getvalue()
 
 
-def hostile_json(name: str, data: bytes, random: Random) -> bytes:
+def hostile_record(name: str, data: bytes, random: Random) -> bytes:
+    """Spoil a record of a run by its kind."""
     if name.endswith("jsonl"):
         lines = [json.dumps(distorted(json.loads(line), random)) for line in data.splitlines()]
         return "\n".join(lines).encode()
-    if name.endswith("yaml"):
-        return hostile_yaml(name, data, random)
-    return json.dumps(distorted(json.loads(data), random)).encode() if name.endswith("json") else hostile_npz(
-        name, data, random)  # fmt: skip
+    if name.endswith("json"):
+        return json.dumps(distorted(json.loads(data), random)).encode()
+    return (hostile_yaml if name.endswith("yaml") else hostile_npz)(name, data, random)
 
 
 def hostile_yaml(_name: str, data: bytes, random: Random) -> bytes:
@@ -88,7 +89,9 @@ def hostile_yaml(_name: str, data: bytes, random: Random) -> bytes:
 
 
 def hostile_pickle(_name: str, data: bytes, random: Random) -> bytes:
-    odd = random.choice([b"r\xff\xff\xff\x7f", b"\x8e" + b"\xff" * 7 + b"\x00", b"B\xff\xff\xff\x7f", b"\x8b\xff\xff\xff\x7f"])
+    odd = random.choice(
+        [b"r\xff\xff\xff\x7f", b"\x8e" + b"\xff" * 7 + b"\x00", b"B\xff\xff\xff\x7f", b"\x8b\xff\xff\xff\x7f"]
+    )
     at = random.randrange(len(data))
     return data[:at] + odd + data[at:]
 
@@ -119,7 +122,14 @@ def hostile_mat(_name: str, data: bytes, random: Random) -> bytes:
 
 def pictures() -> dict[str, bytes]:
     made = {}
-    for kind, suffix in (("PNG", "png"), ("JPEG", "jpg"), ("GIF", "gif"), ("BMP", "bmp"), ("TIFF", "tif"), ("WEBP", "webp")):
+    for kind, suffix in (
+        ("PNG", "png"),
+        ("JPEG", "jpg"),
+        ("GIF", "gif"),
+        ("BMP", "bmp"),
+        ("TIFF", "tif"),
+        ("WEBP", "webp"),
+    ):
         out = io.BytesIO()
         Image.fromarray(PIXELS[0].transpose(1, 2, 0)).save(out, kind)
         made[f"a.{suffix}"] = out.getvalue()
@@ -190,6 +200,23 @@ def run_files(folder: Path) -> tuple[dict[str, bytes], Experiment]:
     return files, experiment
 
 
+def read_pictures(folder: Path) -> None:
+    """Read each picture as a folder of images and as a file to predict."""
+    faults = []
+    for file in sorted(folder.iterdir()):
+        try:
+            is_grey(file)
+            read_image_files([file], (3, 8, 8))
+        except DataError as error:
+            faults.append(error)
+    if faults:
+        raise faults[0]
+
+
+def read_model(folder: Path) -> None:
+    load_model(RunFolder(folder)).measure(PIXELS[:1, :1, :28, :28])
+
+
 def read_checkpoint(experiment: Experiment, folder: Path) -> None:
     path = folder / "step.pt"
     experiment.restore(path, checkpoint.load(path))
@@ -205,39 +232,53 @@ def known(read: Callable[[Path], object]) -> Callable[[Path], object]:
     return named
 
 
-def all_readers(folder: Path) -> dict[str, Reader]:
-    """Return every reader; ``folder`` takes a run."""
+def data_readers() -> dict[str, Reader]:
+    """Return the readers of images and of settings."""
     idx = {"images": pack_idx(PIXELS[:, 0]), "labels": pack_idx(LABELS.astype(np.uint8))}
     packed = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in idx.items()}
     rows = np.hstack([LABELS[:, None].astype(np.uint8), PIXELS.reshape(6, -1)])
     batch = {b"data": PIXELS.reshape(6, -1), b"labels": LABELS.tolist()}
     mat = b"MATLAB 5.0".ljust(124) + b"\x00\x01IM"
-    images = PIXELS.transpose(2, 3, 1, 0).copy()
-    mat += mat_array("X", images, packed=True) + mat_array("y", LABELS[:, None] + 1.0, packed=False)
-    files, experiment = run_files(folder)
-    records = {name: data for name, data in files.items() if name.endswith(("json", "jsonl", "yaml", "npz"))}
-    model = {name: files[name] for name in ("config.yaml", "model.safetensors")}
-
-    def read_model(at: Path) -> None:
-        load_model(RunFolder(at)).measure(PIXELS[:1, :1, :28, :28])
-
+    mat += mat_array("X", PIXELS.transpose(2, 3, 1, 0).copy(), packed=True)
+    mat += mat_array("y", LABELS[:, None] + 1.0, packed=False)
+    arrays = npz(images=PIXELS, labels=LABELS, classes=np.array(["a", "b", "c"]), unused=np.zeros(10**5))
+    settings = Config(network_options={"drop": 0.3}, phases=[{"epochs": 1, "lr": 0.1}])  # type: ignore[arg-type]
     return {
         "idx": Reader(idx, known(lambda at: read_pair(at / "images", at / "labels"))),
         "idx.gz": Reader(packed, known(lambda at: read_pair(at / "images.gz", at / "labels.gz"))),
         "CIFAR binary": Reader({"a.bin": rows.tobytes()}, known(lambda at: read_binary([at / "a.bin"], 1, 3))),
-        "CIFAR pickle": Reader({"a": pickle.dumps(batch, 2)}, known(lambda at: read_python([at / "a"], b"labels", 3)),
-                               hostile_pickle),
+        "CIFAR pickle": Reader(
+            {"a": pickle.dumps(batch, 2)}, known(lambda at: read_python([at / "a"], b"labels", 3)), hostile_pickle
+        ),
         "mat": Reader({"a.mat": mat}, known(lambda at: read_svhn(at / "a.mat")), hostile_mat),
-        "npz": Reader({"a.npz": npz(images=PIXELS, labels=LABELS, classes=np.array(["a", "b", "c"]))},
-                      lambda at: load_data(at / "a.npz"), hostile_npz),
-        "image files": Reader(pictures(), lambda at: [(is_grey(file), read_image_files([file], (3, 8, 8)))
-                                                      for file in sorted(at.iterdir())]),
+        "npz": Reader({"a.npz": arrays}, lambda at: load_data(at / "a.npz"), hostile_npz),
+        "image files": Reader(pictures(), read_pictures),
         "archive": Reader({"a.tar.gz": tar_gz()}, lambda at: unpack(at / "a.tar.gz", at / "out"), hostile_tar),
-        "YAML": Reader({"a.yaml": files["config.yaml"]}, lambda at: Config.from_yaml(at / "a.yaml"), hostile_yaml),
-        "checkpoint": Reader({"step.pt": files["step.pt"]}, lambda at: read_checkpoint(experiment, at),
-                             hostile_checkpoint, share=0.3),
-        "model": Reader(model, read_model, lambda name, data, random: data if name.endswith("yaml") else
-                        hostile_model(name, data, random), share=0.2),
-        "records": Reader(records, read_records, hostile_json, share=0.5),
-        "page": Reader({**records, "model.safetensors": b""}, lambda at: write_report([at]), hostile_json, share=0.005),
-    }  # fmt: skip
+        "YAML": Reader(
+            {"a.yaml": settings.to_yaml().encode()}, lambda at: Config.from_yaml(at / "a.yaml"), hostile_yaml
+        ),
+    }
+
+
+def run_readers(folder: Path) -> dict[str, Reader]:
+    """Return the readers of what a run leaves; ``folder`` takes a run of a few steps."""
+    files, experiment = run_files(folder)
+    records = {name: data for name, data in files.items() if name.endswith(("json", "jsonl", "yaml", "npz"))}
+    model = {"model.safetensors": files["model.safetensors"]}
+    beside = {"config.yaml": files["config.yaml"], **model}
+    return {
+        "checkpoint": Reader(
+            {"step.pt": files["step.pt"]}, lambda at: read_checkpoint(experiment, at), hostile_checkpoint
+        ),
+        "model": Reader(model, read_model, hostile_model, beside=beside),
+        "records": Reader(records, read_records, hostile_record, beside=beside),
+        "page": Reader(records, lambda at: write_report([at]), hostile_record),
+    }
+
+
+def all_readers(folder: Path, names: Collection[str]) -> dict[str, Reader]:
+    """Return the readers of these names; a run is made only where one of them needs it."""
+    found = data_readers()
+    if not found.keys() >= set(names):
+        found |= run_readers(folder)
+    return {name: found[name] for name in dict.fromkeys(names)}

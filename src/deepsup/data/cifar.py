@@ -167,5 +167,5 @@ def unpickle(path: Path, data: bytes) -> dict[bytes, Any]:
 def _check_sizes(data: bytes) -> None:
     """Refuse a pickle that claims more bytes, or more places in its memo, than it has: each would be allocated."""
     for operation, argument, _ in pickletools.genops(data):  # raises where a claimed length is not there
-        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and argument > len(data):
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > len(data):
             raise pickle.UnpicklingError(f"it asks for a memo of {argument:,} places")

@@ -74,7 +74,7 @@ def weights_within(most_bytes: int) -> Iterator[None]:
         if taken > most_bytes:
             raise refused
 
-    handle = register_module_parameter_registration_hook(count)  # type: ignore[arg-type] # None leaves it as it is
+    handle = register_module_parameter_registration_hook(count)
     try:
         yield
     except (MemoryError, RuntimeError) as error:
