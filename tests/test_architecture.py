@@ -19,7 +19,8 @@ SOURCE = Path(deepsup.__file__).parent
 # A room may import itself and any room of an earlier row; rooms of one row do not know each other.
 ROWS = [
     ["errors"],
-    ["files", "config"],
+    ["files", "reading"],
+    ["config", "npz"],
     ["recipes", "data"],
     ["preprocess"],
     ["networks", "supervision"],

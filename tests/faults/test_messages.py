@@ -8,7 +8,6 @@ import platform
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ def test_the_second_process_is_told_who_owns_the_run(small: Config, tmp_path: Pa
         where = "" if machine == platform.node() else " on another"
         with pytest.raises(RunError, match=f"is being trained by process 4242{where}; wait until that has ended"):
             train(small, tmp_path)
-    assert train(replace(small, limit_steps=1), tmp_path).finished  # the file is still there, its owner is not
+    assert train(small.replace(limit_steps=1), tmp_path).finished  # the file is still there, its owner is not
 
 
 @pytest.mark.parametrize("left", [b"", b"\xff{", b"[1]", json.dumps({"pid": 1, "machine": "x"}).encode()])
@@ -67,7 +66,7 @@ def test_only_the_first_of_several_processes_locks(tmp_path: Path) -> None:
 
 def test_a_run_that_never_began_leaves_no_folder(small: Config, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="batch_size=241"):
-        train(replace(small, batch_size=241), tmp_path / "run")
+        train(small.replace(batch_size=241), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -92,7 +91,7 @@ def test_sigterm_during_the_last_save_is_honoured(
     before = signal.signal(signal.SIGTERM, terminated)
     try:
         with pytest.raises(TerminatedError):
-            train(replace(small, checkpoint_steps=None), tmp_path / "run")
+            train(small.replace(checkpoint_steps=None), tmp_path / "run")
     finally:
         signal.signal(signal.SIGTERM, before)
     assert [path.name for path in checkpoint.all_steps(tmp_path / "run" / "checkpoints")] == ["step-000000024.pt"]
@@ -104,7 +103,17 @@ def test_sigterm_during_the_last_save_is_honoured(
 def test_a_name_that_is_too_long(
     small: Config, tmp_path: Path, verb: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*verb, "--data", small.data, "--batch-size", "30", "--epochs", "1", "--out", str(tmp_path / ("x" * 300))]
+    words = [
+        *verb,
+        "--data",
+        small.data.source,
+        "--batch-size",
+        "30",
+        "--epochs",
+        "1",
+        "--out",
+        str(tmp_path / ("x" * 300)),
+    ]
     assert main(words) == 2
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
@@ -141,7 +150,10 @@ def test_a_billion_epochs_need_no_list(small: Config, tmp_path: Path) -> None:
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, small.data, str(tmp_path / "run")], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script, small.data.source, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 2**20  # KB: 1 GiB, of which torch itself takes most

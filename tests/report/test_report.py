@@ -235,7 +235,7 @@ def test_without_what_draws_it_says_what_to_install(make_run: Make, missing: str
         (lambda f: (f / "config.yaml").write_text("a: [b"), "cannot read"),
         (lambda f: (f / "result.json").write_text("{"), "cannot read"),
         (lambda f: (f / "insight.npz").write_text("{"), "cannot read"),
-        (lambda f: (f / "comparison.json").write_text("{}"), "has no methods"),
+        (lambda f: (f / "comparison.json").write_text("{}"), "has no 'methods'"),
     ],
 )
 def test_what_is_no_run_ends_in_one_line(

@@ -12,12 +12,14 @@ import functools
 import io
 import json as json_format
 import logging
+import math
 import multiprocessing
 import os
 import shlex
 import signal
 import sys
 import threading
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TextIO
 
@@ -33,6 +35,9 @@ _GROUPS = {"data": "List, fetch and verify data sets."}
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="(default: off)")]
 """An option without a value and without a ``--no-`` twin."""
+
+_BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Characters that turn the direction of text around, so that it reads as something else."""
 
 _standard_output: list[TextIO] = []
 _arguments: list[str] = []
@@ -68,8 +73,35 @@ def show(figures: dict[str, Any], text: str, json: bool) -> None:
     if os.environ.get("RANK", "0") != "0":  # under torchrun one process speaks for all
         return
     out = _standard_output[-1] if _standard_output else sys.stdout
-    out.write((json_format.dumps(figures) if json else text.rstrip()) + "\n")
+    answer = json_format.dumps(_finite(figures), allow_nan=False) if json else printable(text.rstrip())
+    out.write(answer + "\n")
     out.flush()
+
+
+def _finite(value: Any) -> Any:
+    """Return figures as JSON can hold them: null for NaN and infinite numbers."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def printable(text: str) -> str:
+    r"""Return text for a terminal: control codes, which a class name of a file can hold, are spelled out.
+
+    >>> printable("cat\x1b[2J")
+    'cat\\x1b[2J'
+    """
+    return "".join(
+        char if char in "\n\t" or (unicodedata.category(char) not in ("Cc", "Cs") and char not in _BIDI) else
+        char.encode("unicode_escape", "surrogatepass").decode() for char in text
+    )  # fmt: skip
+
+
+class _Printable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 @contextlib.contextmanager
@@ -162,13 +194,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _arguments[:] = sys.argv[1:] if arguments is None else arguments
     logger = logging.getLogger("deepsup")
     handler = logging.StreamHandler()
+    handler.setFormatter(_Printable())
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
         with _signals_answered():
             return _run(_arguments)
     except DeepsupError as error:
-        sys.stderr.write(f"deepsup: {' '.join(str(error).split())}\n")
+        sys.stderr.write(f"deepsup: {printable(' '.join(str(error).split()))}\n")
         return 2
     except KeyboardInterrupt as stop:
         sys.stderr.write("; ".join(["deepsup: interrupted", *map(str, stop.args)]) + "\n")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from deepsup.cli.app import Flag, show, table, verb
+from deepsup.cli.trusted import opened
 from deepsup.errors import DeepsupError
 
 _Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
@@ -33,6 +34,7 @@ def inspect(
     layer: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: the first convolution)")] = None,
     image: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")] = None,
     out: _Page = None,
+    trust: Flag = False,
     json: Flag = False,
 ) -> None:
     """Show what every hidden layer knows: by its companion, by a linear probe, in its feature maps.
@@ -42,16 +44,16 @@ def inspect(
         layer: layer whose feature maps are shown
         image: image file that each layer classifies, in place of the page
         out: file of the page
+        trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
-    from deepsup.runs.folder import RunFolder
     from deepsup.runs.inspect import inspect as inspect_run
 
     figures = _figures()  # before the work, not after it
     if image is not None:
-        _inspect_image(runs, image, layer, json)
+        _inspect_image(runs, image, layer, trust, json)
         return
-    found = {str(run): inspect_run(RunFolder(run), layer) for run in runs}
+    found = {str(run): inspect_run(opened(run, trust), layer) for run in runs}
     page = figures.write_report(runs, out)
     text = "\n\n".join(f"{name}\n{_layers(each)}" for name, each in found.items())
     show({"runs": found, "report": str(page)}, f"{text}\n\nreport: {page}", json)
@@ -75,14 +77,13 @@ def _layers(found: dict[str, Any]) -> str:
     return table(["layer", "test error", "of a linear probe", "images right from here on"], rows)
 
 
-def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, json: bool) -> None:
+def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, trust: bool, json: bool) -> None:
     """Return the prediction of each layer of each run for one image, and draw its feature maps."""
-    from deepsup.runs.folder import RunFolder
     from deepsup.runs.inspect import inspect_image
 
     answers, texts = {}, []
     for run in runs:
-        found, arrays = inspect_image(RunFolder(run), image, layer)
+        found, arrays = inspect_image(opened(run, trust), image, layer)
         picture = _figures().draw_image(run, found, arrays)
         answers[str(run)] = {**found, "figure": str(picture) if picture else None}
         rows = [

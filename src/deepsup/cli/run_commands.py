@@ -13,7 +13,9 @@ from tyro.conf import Positional, arg
 
 from deepsup.cli import settings as options
 from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
+from deepsup.cli.trusted import opened
 from deepsup.config import Config
+from deepsup.errors import RunError
 from deepsup.recipes import quick
 
 _LOSSES = "compare trains with softmax and with squared_hinge; deepsup train takes one loss"
@@ -42,6 +44,7 @@ def train(
     config: _File = None,
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/NAME)")] = None,
     resume: Flag = False,
+    trust: Flag = False,
     json: Flag = False,
 ) -> None:
     """Train one net and write its run folder.
@@ -52,6 +55,7 @@ def train(
         config: YAML file that the settings start from
         out: run folder
         resume: go on with a run that was stopped; start it if there is none
+        trust: with --resume, import the network that the run names; only for runs of people you trust
         json: print one JSON object
     """
     from deepsup.cli.progress import training_display
@@ -61,8 +65,12 @@ def train(
     held = None
     if resume and out is not None and recipe is None and config is None and RunFolder(out).exists:
         config, held = out / "config.yaml", RunFolder(out).config
+        _check_trusted(out, held, settings, trust)
     chosen = options.resolved(held or options.base(recipe, config, Config()), settings)
-    with training_display(chosen.total_epochs) as display, resumable(lambda: _go_on(display.folder)):
+    with (
+        training_display(chosen.total_epochs) as display,
+        resumable(lambda: _go_on(display.folder, chosen.network.name)),
+    ):
         run = train_run(chosen, out, resume=resume, callbacks=[display], keep_memory=True)
     result = run.result
     rows = [[name, f"{error:.2f} %"] for name, error in result["companions"].items()]
@@ -70,18 +78,35 @@ def train(
         rows.append(["output", f"{result['error']:.2f} %"])
     lines = [table(["layer", "test error"], rows), ""] if rows else []
     lines.append(f"{_many(result['epochs'], 'epoch')} in {result['seconds']:.1f} s; the run is in {run.folder}")
-    lines.append(f"next: deepsup inspect {shlex.quote(str(run.folder))}")
+    lines.append(f"next: {reading('inspect', chosen.network.name, str(run.folder))}")
     if _comparable(chosen, result):
         given = _shared(chosen, recipe, config, settings)
         lines.append("next: " + options.command("compare", recipe, config, given, _unused(run.folder)))
     show({"run": str(run.folder), **result}, "\n".join(lines), json)
 
 
-def _go_on(folder: Path | None) -> str:
+def _check_trusted(out: Path, held: Config, settings: Any, trust: bool) -> None:
+    """Refuse to import what a run names, unless the user names it too or trusts the run."""
+    if ":" in held.network.name and not trust and "network" not in options.given(settings):
+        raise RunError(
+            f"{out} names a network that is not part of deepsup, {held.network.name}; it is not imported unless you "
+            f"name it too: give --network {held.network.name}, or --trust"
+        )
+
+
+def reading(verb_: str, network: str, *folders: str) -> str:
+    """Return the command that reads runs of a network, quoted for a shell; one of the user's own has to be trusted."""
+    command = shlex.join(["deepsup", verb_, *folders])
+    return f"PYTHONPATH=. {command} --trust" if ":" in network else command
+
+
+def _go_on(folder: Path | None, network: str) -> str:
     """Say how to go on with a training that was stopped."""
     if folder is None:
         return f"nothing was trained yet; start again: {same_command()}"
-    return f"the run is in {folder}; go on with: {shlex.join(['deepsup', 'train', '--out', str(folder), '--resume'])}"
+    own = ["--network", network] if ":" in network else []
+    command = shlex.join(["deepsup", "train", "--out", str(folder), "--resume", *own])
+    return f"the run is in {folder}; go on with: {command}"
 
 
 def _comparable(config: Config, result: dict[str, Any]) -> bool:
@@ -134,11 +159,11 @@ def compare(
     words = f"the runs are in {out}; go on with: {same_command()}"
     with counting("runs") as watch, resumable(lambda: words), kept_memory():
         answer = compare_methods(chosen, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
-        _inspect_runs(answer, out)
+        _inspect_runs(answer, out, chosen.network.name)
     figure, report = _draw(answer, out)
     lines = [_comparison_text(answer), "", f"table: {out / 'comparison.json'}"]
     lines += [f"figure: {figure}"] if figure else []
-    lines.append("next: " + shlex.join(["deepsup", "evaluate", *_folders(answer, out)]))
+    lines.append("next: " + reading("evaluate", chosen.network.name, *_folders(answer, out)))
     if not all(map(_certain, answer["differences"].values())):
         more = ["--rates", *map(str, rates), "--jobs", str(jobs), "--seeds", str(max(5, 2 * seeds))]
         lines.append("next: " + options.command("compare", recipe, config, options.given(settings), out, *more))
@@ -151,13 +176,16 @@ def _folders(answer: dict[str, Any], out: Path) -> Iterable[str]:
     return (str(out / name) for name in answer["methods"]["DSN-SVM"]["runs"])
 
 
-def _inspect_runs(answer: dict[str, Any], out: Path) -> None:
+def _inspect_runs(answer: dict[str, Any], out: Path, network: str) -> None:
     """Inspect one net with companions and one without, so that the page can show their layers beside each other."""
+    from deepsup.networks.own_network import current_folder_searched, trusted_factory
     from deepsup.runs.folder import RunFolder
     from deepsup.runs.inspect import inspect
 
+    with current_folder_searched():  # the user has named it on this very command line
+        factory = trusted_factory(network) if ":" in network else None
     for method in ("CNN-Softmax", "DSN-Softmax"):
-        run = RunFolder(out / answer["methods"][method]["runs"][0])
+        run = RunFolder(out / answer["methods"][method]["runs"][0], factory)
         if "probes" not in run.insight:
             inspect(run)
 
@@ -211,6 +239,7 @@ def _many(count: int, what: str) -> str:
 def evaluate(
     runs: _Runs,
     data: Annotated[str | None, arg(metavar="NAME|PATH", help_behavior_hint="(default: the run's own)")] = None,
+    trust: Flag = False,
     json: Flag = False,
 ) -> None:
     """Measure the test error of a run and of its companions; for several runs, of their averaged scores.
@@ -218,12 +247,12 @@ def evaluate(
     Args:
         runs: run folders
         data: data set to evaluate on
+        trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
     from deepsup.runs.evaluate import evaluate as evaluate_runs
-    from deepsup.runs.folder import RunFolder
 
-    answer = evaluate_runs([RunFolder(run) for run in runs], data)
+    answer = evaluate_runs([opened(run, trust) for run in runs], data)
     rows = [[name, f"{error:.2f} %"] for name, error in answer["companions"].items()]
     if len(runs) > 1:
         rows = [[name, f"{error:.2f} %"] for name, error in answer["runs"].items()]
@@ -233,19 +262,22 @@ def evaluate(
 
 @verb("predict")
 def predict(
-    run: _Run, files: Annotated[tuple[Path, ...], Positional, arg(metavar="FILE ...")], json: Flag = False
+    run: _Run,
+    files: Annotated[tuple[Path, ...], Positional, arg(metavar="FILE ...")],
+    trust: Flag = False,
+    json: Flag = False,
 ) -> None:
     """Predict the labels of image files, with the run's own preprocessing.
 
     Args:
         run: run folder
         files: image files
+        trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
     from deepsup.runs.evaluate import predict as predict_files
-    from deepsup.runs.folder import RunFolder
 
-    answers = predict_files(RunFolder(run), files)
+    answers = predict_files(opened(run, trust), files)
     taps = list(answers[0]["companions"])
     rows = [
         [each["file"], each["label"], f"{each['confidence']:.3f}", *(each["companions"][tap] for tap in taps)]

@@ -1,6 +1,6 @@
 """The settings of a run: groups of typed fields, and the Config that holds them. Needs no torch."""
 
-from deepsup.config.config import Config, read_yaml
+from deepsup.config.config import Config
 from deepsup.config.groups import GROUPS as GROUPS
 from deepsup.config.groups import PLACES as PLACES
 from deepsup.config.groups import (
@@ -25,6 +25,5 @@ __all__ = [
     "Setting",
     "SupervisionSettings",
     "current",
-    "read_yaml",
     "settings_of",
 ]

@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -25,6 +24,7 @@ from deepsup.config.groups import (
 )
 from deepsup.config.setting import settings_of
 from deepsup.errors import ConfigError, nearest
+from deepsup.reading import read_yaml
 
 
 @dataclass(frozen=True, init=False)
@@ -166,19 +166,6 @@ def _within(group: str, key: Any, where: str) -> str:
     if name in PLACES:
         raise ConfigError(f"{where}: {name} stands in {group}; expected it in {PLACES[name][0]}, or without a group")
     raise ConfigError(f"{where}: no setting {key!r} in {group}; {nearest(name, fields)}")
-
-
-def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the keys and values of a YAML file of settings."""
-    try:
-        given = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; expected a YAML file of settings") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(given, dict):
-        raise ConfigError(f"{path} holds a {type(given).__name__}; expected keys and values, e.g. 'epochs: 20'")
-    return given
 
 
 def plain_types(value: Any) -> Any:

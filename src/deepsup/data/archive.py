@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import gzip
 import tarfile
-import zlib
 from pathlib import Path, PurePosixPath
 
 from deepsup.data.storage import disk_errors_named
-from deepsup.errors import DataError
+from deepsup.errors import DataError, DeepsupError
+from deepsup.reading import reason
 
 MOST_BYTES = 2**30
-"""The maximum unpacked size; CIFAR-10 and CIFAR-100 need a fifth of it."""
+"""What an archive may unpack to: CIFAR-10 and CIFAR-100 need a fifth of it."""
+MOST_HEADER = 2**20
+"""Bytes of a long name or of other facts about one file, which are read into memory."""
+
+
+class _Member(tarfile.TarInfo):
+    """Refuses a header with a size below 0, and one with facts of many megabytes."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        member = super().frombuf(buf, encoding, errors)
+        if member.size < 0 or (member.type not in _CONTENT and member.size > MOST_HEADER):
+            raise tarfile.ReadError(f"a header of {member.size:,} bytes")
+        return member
+
+
+_CONTENT = (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE)
 
 
 def unpack(archive: Path, folder: Path) -> list[Path]:
@@ -19,7 +35,7 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
     unpacked, room = [], MOST_BYTES
     try:
         with gzip.open(archive) as packed:
-            with tarfile.open(fileobj=packed, mode="r|") as tar:
+            with tarfile.open(fileobj=packed, mode="r|", tarinfo=_Member) as tar:
                 for member in tar:
                     inside = _checked(member, archive)
                     room -= member.size
@@ -30,9 +46,12 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
             # tar stops at its end mark; the checksum of the whole file comes after it
             while room > 0 and (rest := packed.read(1 << 20)):
                 room -= len(rest)
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"{archive}: damaged archive ({reason}); move {archive.name} away and get it again") from error
+    except DeepsupError:
+        raise
+    except Exception as error:  # of gzip, of tar, of the system
+        raise DataError(
+            f"{archive}: damaged archive ({reason(error)}); move {archive.name} away and get it again"
+        ) from error
     return unpacked
 
 

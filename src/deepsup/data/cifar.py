@@ -6,7 +6,9 @@ and a blue plane of 32 x 32.
 
 from __future__ import annotations
 
+import io
 import pickle
+import pickletools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,8 @@ def _planes_last(rows: Images) -> Images:
 class _Array:
     """A stand-in for a numpy array in a pickle: it keeps the bytes and calls no numpy code."""
 
+    shape = dtype = fortran = raw = None
+
     def __setstate__(self, state: Any) -> None:
         _, self.shape, self.dtype, self.fortran, self.raw = state
 
@@ -90,7 +94,7 @@ class _Array:
             and self.dtype.code in ("u1", b"u1", "uint8")
             and isinstance(raw, bytes)
             and isinstance(shape, tuple)
-            and len(shape) == 2
+            and [type(length) for length in shape] == [int, int]
             and shape[1] == _PIXELS
             and len(raw) == shape[0] * _PIXELS
         ):
@@ -113,26 +117,31 @@ def _reconstruct(*_: Any) -> _Array:
     return _Array()
 
 
-def _encode(text: str, encoding: str) -> bytes:
-    """Protocol 2 writes bytes as a call of ``_codecs.encode(text, "latin1")``: the one call that is answered."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"encoding {encoding!r}")
-    return text.encode("latin1")
-
-
 _ADMITTED = {
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Type,
-    ("_codecs", "encode"): _encode,
 }
 
 
 class _Unpickler(pickle.Unpickler):
     """Admits arrays (as stand-ins), lists, dictionaries, bytes, strings and numbers; anything else is refused."""
 
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data), encoding="bytes")
+        self._room = len(data)
+
+    def _encode(self, text: str, encoding: str) -> bytes:
+        """Protocol 2 writes bytes as a call of ``_codecs.encode(text, "latin1")``: the one call that is answered."""
+        self._room -= len(text)
+        if encoding != "latin1" or self._room < 0:
+            raise pickle.UnpicklingError(f"encoding {encoding!r} of more text than there is")
+        return text.encode("latin1")
+
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("_codecs", "encode"):
+            return self._encode
         if (module, name) not in _ADMITTED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
         return _ADMITTED[module, name]
@@ -140,17 +149,23 @@ class _Unpickler(pickle.Unpickler):
 
 def unpickle(path: Path, data: bytes) -> dict[bytes, Any]:
     """Read a pickled dictionary with keys as bytes, whichever Python wrote it."""
-    import io
-
     if len(data) > _MOST_BYTES:
         raise DataError(f"{path}: {len(data):,} bytes; expected at most {_MOST_BYTES:,} for a CIFAR batch")
     try:
-        batch = _Unpickler(io.BytesIO(data), encoding="bytes").load()
+        _check_sizes(data)
+        batch = _Unpickler(data).load()
+        if isinstance(batch, dict):
+            return {key.encode() if isinstance(key, str) else key: value for key, value in batch.items()}
     except Exception as error:  # a hostile or broken pickle can raise anything
         raise DataError(
             f"{path}: refused ({' '.join(str(error).split()) or type(error).__name__}); expected a pickle of arrays, "
             "lists, dictionaries, bytes, strings and ints; get the file from its publisher again"
         ) from error
-    if not isinstance(batch, dict):
-        raise DataError(f"{path}: holds a {type(batch).__name__}; expected a dictionary with 'data' and labels")
-    return {key.encode() if isinstance(key, str) else key: value for key, value in batch.items()}
+    raise DataError(f"{path}: holds a {type(batch).__name__}; expected a dictionary with 'data' and labels")
+
+
+def _check_sizes(data: bytes) -> None:
+    """Refuse a pickle that claims more bytes, or more places in its memo, than it has: each would be allocated."""
+    for operation, argument, _ in pickletools.genops(data):  # raises where a claimed length is not there
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > len(data):
+            raise pickle.UnpicklingError(f"it asks for a memo of {argument:,} places")

@@ -20,7 +20,8 @@ from deepsup.data.storage import md5
 from deepsup.errors import DataError
 
 _UNSIGNED_BYTE = 8
-_MOST_BYTES = 2**31
+_MOST_BYTES = 2**28
+"""Values of a file: MNIST has 47,040,000."""
 
 
 def read_idx(path: Path, axes: int) -> tuple[Images, str]:

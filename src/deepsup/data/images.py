@@ -10,17 +10,35 @@ import numpy as np
 
 from deepsup.data.dataset import Images
 from deepsup.errors import DataError
+from deepsup.reading import reason, size_of_regular
 
 if TYPE_CHECKING:
     from PIL import Image
 
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "TGA", "ICO", "JPEG2000")
+"""What is read; pillow starts a helper program for some other formats, whatever a file's name ends in."""
+MOST_PIXELS = 2**26
+"""Of one image file: 8,192 x 8,192. Decoded it takes at most 1 GiB."""
+
+
+def _opened(path: Path) -> Image.Image:
+    """Open a regular file of a format that pillow reads by itself, and of a size that fits into memory."""
+    from PIL import Image
+
+    size_of_regular(path)
+    image = Image.open(path, formats=FORMATS)
+    if image.width * image.height > MOST_PIXELS:
+        image.close()
+        raise ValueError(f"{image.width}x{image.height} pixels, expected at most {MOST_PIXELS:,}; resize it")
+    return image
+
 
 def open_image(path: Path) -> Image.Image:
     """Return one image, upright; raise an error if the file is not an image."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import ImageOps, UnidentifiedImageError
 
     try:
-        with Image.open(path) as image:
+        with _opened(path) as image:
             # cameras may store an image rotated, with a tag
             upright = ImageOps.exif_transpose(image)
             upright.load()
@@ -31,20 +49,17 @@ def open_image(path: Path) -> Image.Image:
         raise DataError(f"{path} is a folder; expected image files, e.g. {path}/*.png") from None
     except UnidentifiedImageError:
         raise DataError(
-            f"{path}: not a readable image: pillow does not know its format; expected e.g. .png or .jpg; convert it or "
+            f"{path}: not a readable image: it is of no known format; expected {', '.join(FORMATS)}; convert it or "
             "remove it"
         ) from None
     except Exception as error:  # pillow raises many kinds for damaged files, none of them common to all
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path}: not a readable image ({reason}); repair it or remove it") from error
+        raise DataError(f"{path}: not a readable image ({reason(error)}); repair it or remove it") from error
 
 
 def is_grey(path: Path) -> bool:
     """Whether an image file has no colour, by its mode; transparent or not."""
-    from PIL import Image
-
     try:
-        with Image.open(path) as image:
+        with _opened(path) as image:
             return image.mode in ("1", "L", "LA", "I;16")
     except Exception:
         open_image(path)

@@ -44,7 +44,7 @@ def load_data(
     if extra and (known is None or "extra" not in known.counts):
         raise DataError(f"{source} has no part 'extra'; only svhn has")
     if known is None:
-        with read_errors_named():
+        with read_errors_named(source):
             return _load_own(source, image_size)
     if image_size is not None:
         raise DataError(f"image_size={image_size} for {known.name}, which has its own; expected it with a folder only")
@@ -84,7 +84,7 @@ def load_known(known: Known, extra: bool = False, download: bool = True) -> tupl
     held: dict[str, Part] = {}
     notes: list[str] = []
     for part, paths in found.parts.items():
-        with read_errors_named():
+        with read_errors_named(paths[0]):
             held[part], digests = reader(found.layout, known)(paths)
         others = [path for path, md5 in digests.items() if md5 != found.layout.md5[path.name.removesuffix(".gz")]]
         notes += [f"{path}: read, but its md5 is not the one published for {known.name}" for path in others]

@@ -20,7 +20,8 @@ import numpy.typing as npt
 _NAME, _AXES, _FLAGS, _ARRAY, _PACKED = 1, 5, 6, 14, 15
 _VALUES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
-_MOST_BYTES = 2**32
+_LEAST_ROOM, _MOST_RATIO = 2**26, 16
+"""What the packed arrays of a small file may unpack to, and how many times its size those of a large one."""
 
 
 class NotMatlab(Exception):  # noqa: N818 - the caller names the file
@@ -36,17 +37,19 @@ def read_mat(path: Path) -> dict[str, npt.NDArray[Any]]:
             order = {b"IM": "<", b"MI": ">"}.get(bytes(data[126:128]))
             if order is None or bytes(data[:10]) != b"MATLAB 5.0":
                 raise NotMatlab(f"it begins with {bytes(data[:10])!r}; expected b'MATLAB 5.0'")
-            return dict(_arrays(data, order))
+            return dict(_arrays(data, order, max(_LEAST_ROOM, _MOST_RATIO * len(data))))
 
 
-def _arrays(data: memoryview, order: str) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+def _arrays(data: memoryview, order: str, room: int) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     at = 128
     while at < len(data):
         with data[at:] as rest:
             kind, begin, size = _tag(rest, order)
             with rest[begin : begin + size] as payload:
                 if kind == _PACKED:
-                    yield _array(_unpacked(payload, order), order)
+                    unpacked = _unpacked(payload, order, room)
+                    room -= len(unpacked)
+                    yield _array(unpacked, order)
                 elif kind == _ARRAY:
                     # a copy, because the mapping ends with the file
                     yield _array(memoryview(bytes(payload)), order)
@@ -68,14 +71,16 @@ def _tag(data: memoryview, order: str) -> tuple[int, int, int]:
     return kind, begin, size
 
 
-def _unpacked(payload: memoryview, order: str) -> memoryview:
+def _unpacked(payload: memoryview, order: str, room: int) -> memoryview:
     try:
         head = zlib.decompressobj().decompress(payload, 8)
         if len(head) < 8:
             raise NotMatlab("a packed element ends inside its tag")
         kind, size = struct.unpack(f"{order}II", head)
-        if kind != _ARRAY or size > _MOST_BYTES:
+        if kind != _ARRAY:
             raise NotMatlab("a packed element that is no array")
+        if size > room:
+            raise NotMatlab(f"a packed element of {size:,} bytes, expected at most {room:,} for a file of this size")
         stream = zlib.decompressobj()
         whole = stream.decompress(payload, 8 + size + 1)
     except zlib.error as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from deepsup.data.dataset import Dataset, Images, Part
 from deepsup.data.images import is_grey, read_images
 from deepsup.data.splits import a_fifth
 from deepsup.errors import DataError
+from deepsup.npz import names_in, read_arrays
+from deepsup.reading import faults_named
 
 _VALIDATION_NAMES = ("validation", "val")
 # Files of file managers; names that begin with a dot are ignored too.
@@ -128,22 +131,19 @@ def _image_files(folder: Path, classes: tuple[str, ...]) -> list[tuple[Path, int
 
 def read_npz(path: Path) -> OwnImages:
     """Read arrays ``images`` and ``labels``, or by part as Keras' ``mnist.npz`` and MedMNIST name them."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            arrays = {name: held[name] for name in held.files}
-    except Exception as error:  # zip, header, pickle and checksum errors share no class
-        raise DataError(
-            f"{path}: not a readable .npz of plain arrays ({' '.join(str(error).split())}); write it again with "
-            "numpy.savez"
-        ) from error
-    for names in _NPZ_NAMES:
-        if all(key in arrays for key in names["train"]):
-            break
-    else:
-        raise DataError(
-            f"{path}: holds {', '.join(map(repr, arrays)) or 'nothing'}; expected images and labels, "
-            "or x_train, y_train, x_test and y_test, or train_images, train_labels, test_images and test_labels"
-        )
+    with faults_named(path, DataError, "not a readable .npz of plain arrays; write it again with numpy.savez"):
+        present = names_in(path)
+        names = next((names for names in _NPZ_NAMES if set(names["train"]) <= set(present)), None)
+        if names is None:
+            raise DataError(
+                f"{path}: holds {', '.join(map(repr, present)) or 'nothing'}; expected images and labels, "
+                "or x_train, y_train, x_test and y_test, or train_images, train_labels, test_images and test_labels"
+            )
+        arrays = read_arrays(path, {"classes", *chain.from_iterable(names.values())})
+        return _from_arrays(path, names, arrays)
+
+
+def _from_arrays(path: Path, names: dict[str, tuple[str, str]], arrays: dict[str, Any]) -> OwnImages:
     parts = {}
     for part, (images, labels) in names.items():
         if (images in arrays) != (labels in arrays):

@@ -63,7 +63,7 @@ class Split:
     def load(self, source: str | os.PathLike[str], image_size: int | None) -> tuple[Dataset, dict[str, list[str]]]:
         """Return the recorded parts, and the names of missing images per part."""
         path = Path(source).expanduser()
-        with read_errors_named():
+        with read_errors_named(path):
             parts, present = self._files(path, image_size) if path.is_dir() else self._rows(path, image_size)
         gone = {part: [name for name in self.names[part] if name not in present] for part in self.labels}
         if len(gone["test"]) == len(self.names["test"]):
@@ -130,6 +130,6 @@ def load_test(
     source: str | os.PathLike[str], image_size: int | None, channels: int
 ) -> tuple[str, tuple[str, ...], Part]:
     """Return name, classes and test images of the user's own data: its test part, or all images without one."""
-    with read_errors_named():
+    with read_errors_named(source):
         own = read_own(source, image_size, channels)
     return own.name, own.classes, own.parts.get("test", own.parts["train"])

@@ -10,7 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from deepsup.errors import DataError, StorageError
+from deepsup.errors import DataError, DeepsupError, StorageError
+from deepsup.reading import reason
 
 
 def data_folder() -> Path:
@@ -53,12 +54,16 @@ def storage_error(error: OSError) -> StorageError:
 
 
 @contextlib.contextmanager
-def read_errors_named() -> Iterator[None]:
-    """Turn an error of reading a file into one line that names it."""
+def read_errors_named(source: object) -> Iterator[None]:
+    """Turn an error of reading a file, or a damaged file, into one line that names it."""
     try:
         yield
+    except DeepsupError:
+        raise
     except OSError as error:
-        raise DataError(f"cannot read {error.filename or 'the data'}: {error.strerror or error}") from error
+        raise DataError(f"cannot read {error.filename or source}: {error.strerror or error}") from error
+    except Exception as error:  # a damaged file can make its decoder raise anything
+        raise DataError(f"cannot read {source}: {reason(error)}; get it again, or remove it") from error
 
 
 def put(source: Path, target: Path) -> bool:

@@ -3,6 +3,8 @@
 import functools
 import importlib
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,18 @@ from torch import nn
 from deepsup.config import Config
 from deepsup.errors import ConfigError, DeepsupError
 
+Factory = Callable[..., Any]
 
-def own_network(config: Config, classes: int) -> nn.Module:
-    """Call ``package.module:factory`` with num_classes and the network's options."""
+
+def own_network(config: Config, classes: int, factory: Factory | None = None) -> nn.Module:
+    """Call the factory with num_classes and the network's options; by default the one that the config names.
+
+    Only a training imports by name: its user has typed the name, so that a module of the current folder will do.
+    """
     options = {"num_classes": classes, **config.network.options}
-    sys.path.insert(0, str(Path.cwd()))  # a module in the current folder
     try:
-        network = made(config.network.name, options)
+        with nullcontext() if factory else current_folder_searched():
+            network = with_torchvision(lambda: (factory or imported(config.network.name))(**options))
     except DeepsupError:
         raise
     except Exception as error:
@@ -27,28 +34,48 @@ def own_network(config: Config, classes: int) -> nn.Module:
             f"network={config.network.name} cannot be built ({type(error).__name__}: {error}); expected "
             f"package.module:factory, a callable that takes {call}"
         ) from error
-    finally:
-        sys.path.pop(0)
     if not isinstance(network, nn.Module):
         raise ConfigError(f"network={config.network.name} gives a {type(network).__name__}; expected a torch.nn.Module")
     return network
 
 
-def made(name: str, options: dict[str, Any]) -> Any:
-    """Import the factory and call it; if torchvision lacks its operators, declare them and try once more."""
+def trusted_factory(name: str) -> Factory:
+    """Import the factory that a run names: its reader has said ``--trust``. The current folder is not searched."""
     try:
-        return imported(name)(**options)
-    except RuntimeError as error:
-        if "operator torchvision::nms does not exist" not in str(error):
-            raise
-    declare_torchvision_operators()
-    return imported(name)(**options)
+        factory: Factory = with_torchvision(lambda: imported(name))
+    except Exception as error:
+        raise ConfigError(
+            f"cannot import network={name} ({type(error).__name__}: {error}); expected package.module:factory of an "
+            f"installed package; a module of the current folder needs PYTHONPATH=. in front of the command"
+        ) from error
+    return factory
+
+
+@contextmanager
+def current_folder_searched() -> Iterator[None]:
+    """Find a user's own module in the folder she trains in."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        yield
+    finally:
+        sys.path.pop(0)
 
 
 def imported(name: str) -> Any:
     """Return the factory called ``package.module:factory``."""
     module, _, factory = name.partition(":")
     return getattr(importlib.import_module(module), factory)
+
+
+def with_torchvision(call: Callable[[], Any]) -> Any:
+    """Return what a call returns; where torchvision lacks its operators, declare them and try once more."""
+    try:
+        return call()
+    except RuntimeError as error:
+        if "operator torchvision::nms does not exist" not in str(error):
+            raise
+    declare_torchvision_operators()
+    return call()
 
 
 @functools.cache

@@ -1,16 +1,20 @@
 """A folder that deepsup left -> its records, whatever is missing in it: a run still going, or of an older version."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from deepsup.config import current
-from deepsup.errors import RunError
-from deepsup.runs.folder import RunFolder
+from deepsup.errors import ConfigError, RunError
+from deepsup.npz import read_arrays as arrays_of
+from deepsup.reading import faults_named, read_json, read_yaml
+from deepsup.runs.folder import RESULT, RunFolder
+
+REMEDY = "expected what deepsup wrote; train or inspect it again"
+OLDER_RESULT = {f"{name.removesuffix('?')}?": shape for name, shape in RESULT.items()}
+COMPARISON = {"methods": {"*": {"runs?": [str]}}, "differences?": {"*": {}}, "config?": {}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,19 +73,17 @@ def read_run(folder: Path) -> RunRecord:
         name=run.name,
         folder=folder,
         config=read_settings(folder / "config.yaml"),
-        environment=read_json(folder / "environment.json") or {},
-        metrics=[record for record in run.metrics if isinstance(record, dict)],
-        result=read_json(folder / "result.json"),
-        insight=read_json(run.insight_file(".json")) or {},
+        environment=read_object(folder / "environment.json") or {},
+        metrics=run.metrics,
+        result=read_object(folder / "result.json", OLDER_RESULT),
+        insight=read_object(run.insight_file(".json")) or {},
         arrays=read_arrays(run.insight_file(".npz")),
     )
 
 
 def read_comparison(folder: Path) -> Comparison:
     """Read the folder of a comparison."""
-    table = read_json(folder / "comparison.json") or {}
-    if not isinstance(table.get("methods"), dict):
-        raise RunError(f"{folder / 'comparison.json'} has no methods; expected what deepsup compare wrote")
+    table = read_json(folder / "comparison.json", COMPARISON, "expected what deepsup compare wrote")
     runs = {}
     for method in table["methods"]:
         folders = [folder / name for name in table["methods"][method].get("runs", [])]
@@ -91,32 +93,21 @@ def read_comparison(folder: Path) -> Comparison:
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Read a run's settings as they stand there: an older or newer version may have had others."""
-    try:
-        held = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RunError(f"cannot read {path}: {error}; expected the config of a run") from error
-    return {key: current(key, value) for key, value in held.items()} if isinstance(held, dict) else {}
+    with faults_named(path, RunError, "expected the config of a run"):
+        try:
+            return {key: current(key, value) for key, value in read_yaml(path).items()}
+        except ConfigError as error:
+            raise RunError(f"cannot read the config of a run: {error}") from error
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_object(path: Path, shape: Any = None) -> dict[str, Any] | None:
     """Read an object, or nothing where there is no such file."""
-    if not path.is_file():
-        return None
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(
-            f"cannot read {path}: {error}; expected what deepsup wrote; train or inspect it again"
-        ) from error
-    return held if isinstance(held, dict) else None
+    return read_json(path, shape, REMEDY) if path.is_file() else None
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Read the arrays of a file, none where there is no such file."""
     if not path.is_file():
         return {}
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            return {name: held[name] for name in held.files}
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot read {path}: {error}; expected what deepsup inspect wrote; run it again") from error
+    with faults_named(path, RunError, "expected what deepsup inspect wrote; run it again"):
+        return arrays_of(path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from deepsup.errors import RunError
 from deepsup.files import write_whole
+from deepsup.reading import faults_named
 from deepsup.report.comparison_page import comparison_lead, comparison_sections, comparison_title
 from deepsup.report.labels import labelled, unique_names
 from deepsup.report.method_figures import draw_sizes
@@ -24,12 +25,9 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
     paths = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
     if not paths:
         raise RunError("no run given; expected at least one folder of deepsup train or deepsup compare")
-    compared = [path for path in paths if (path / "comparison.json").is_file()]
-    names = unique_names(compared)
-    comparisons = [replace(read_comparison(path), name=name) for path, name in zip(compared, names, strict=True)]
-    runs = labelled([read_run(path) for path in paths if path not in compared])
-    sections = all_sections(comparisons, runs)
-    page = render(title_of(comparisons, runs), lead_of(comparisons, runs), sections)
+    # records of the right types can still contradict each other, which shows only when they are drawn
+    with faults_named(" and ".join(map(str, paths)), RunError, "expected records that deepsup wrote; inspect it again"):
+        sections, page = drawn(paths)
     out = out or paths[0] / "report.html"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -38,6 +36,16 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
         raise RunError(f"cannot write {out.parent}: {error.strerror}; give another file, --out FILE") from error
     write_whole(out, page.encode())
     return out
+
+
+def drawn(paths: Sequence[Path]) -> tuple[list[Section], str]:
+    """Return the sections of the page and its HTML."""
+    compared = [path for path in paths if (path / "comparison.json").is_file()]
+    names = unique_names(compared)
+    comparisons = [replace(read_comparison(path), name=name) for path, name in zip(compared, names, strict=True)]
+    runs = labelled([read_run(path) for path in paths if path not in compared])
+    sections = all_sections(comparisons, runs)
+    return sections, render(title_of(comparisons, runs), lead_of(comparisons, runs), sections)
 
 
 def all_sections(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> list[Section]:

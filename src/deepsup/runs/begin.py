@@ -54,6 +54,11 @@ def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config
         raise RunError(f"{run.folder} already holds a run; go on with it (--resume), or choose another folder (--out)")
     held = run.config
     if config is None:
+        if ":" in held.network.name:
+            raise RunError(
+                f"{run.folder} names a network that is not part of deepsup, {held.network.name}; it is not imported "
+                f"unless you name it too: give the config, in Python train(Config(network={held.network.name!r}, ...), ...)"
+            )
         return held
     check_same(run, config.to_dict(), held.to_dict(), FREE if run.diverged is None else FREE | MENDING)
     return config

@@ -57,19 +57,19 @@ class Checkpointing(Callback):
 
     def restore(self, training: Training) -> None:
         """Restore the training from the newest checkpoint, if there is one; it must fit the config and the data."""
-        paths = checkpoint.all_steps(self.run.checkpoints)
-        if not paths:
+        newest = checkpoint.newest_sound(self.run.checkpoints)
+        if newest is None:
             return
-        state = checkpoint.load(paths[-1])
+        path, state = newest
         try:
-            self._check(training.config, state, paths[-1])
+            self._check(training.config, state, path)
             training.restore(state)
             self._before, self._saved_iteration = state["seconds"], training.iteration
-        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:  # a checkpoint of a stranger can hold anything
             if isinstance(error, RunError):
                 raise
             reason = " ".join(str(error).split())[:200]
-            raise RunError(f"{paths[-1]} does not fit the run ({reason}); has the network changed since?") from error
+            raise RunError(f"{path} does not fit the run ({reason}); has the network changed since?") from error
 
     def _check(self, config: Config, state: dict[str, Any], path: Path) -> None:
         recorded = Config.recorded(state["config"], str(path))  # an older one has fewer settings

@@ -12,8 +12,7 @@ import torch
 
 from deepsup.data import Part, read_image_files
 from deepsup.errors import DataError, RunError
-from deepsup.insight import Measurement, error_percent, measure
-from deepsup.preprocess import to_tensor
+from deepsup.insight import Measurement, error_percent
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import Model, load_model
 from deepsup.runs.run_data import data_to_test
@@ -32,7 +31,7 @@ def evaluate(runs: Sequence[RunFolder], data: str | os.PathLike[str] | None = No
     for run, model in zip(runs, models, strict=True):
         check_fits(run, model, name, classes, test)
     labels = torch.from_numpy(test.labels)
-    measured = [measure(m.net, to_tensor(test.images), labels, m.normalize) for m in models]
+    measured = [model.measure(test.images, labels) for model in models]
     return {
         "error": error_percent(averaged(measured), labels),
         "companions": measured[0].companion_errors if len(runs) == 1 else {},
@@ -74,8 +73,7 @@ def predict(run: RunFolder, files: Sequence[str | os.PathLike[str]]) -> list[dic
     if not files:
         raise DataError("no image file given; expected at least one")
     model = load_model(run)
-    images = to_tensor(read_image_files([Path(file) for file in files], model.shape))
-    measured = measure(model.net, images, torch.zeros(len(images), dtype=torch.long), model.normalize)
+    measured = model.measure(read_image_files([Path(file) for file in files], model.shape))
     answers = []
     for index, file in enumerate(files):
         label, confidence = named(measured.scores[index], model.classes)

@@ -16,13 +16,27 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepsup.config import Config, read_yaml
+from deepsup.config import Config
 from deepsup.errors import RunError
 from deepsup.files import disk_errors_named, write_whole
+from deepsup.reading import MOST_JSON, check, decoded, faults_named, read_bounded, read_json, read_yaml
+
+_NUMBER = (float, type(None))
+RESULT = {
+    "error": _NUMBER, "companions": {"*": float}, "epochs": int, "seconds": float, "validation_error?": _NUMBER,
+    "steps?": int, "limited?": bool, "train_images?": int, "test_images?": int, "best_epoch?": (int, type(None)),
+}  # fmt: skip
+SPLIT = {
+    "classes": [str], "shape": [int], "trained": [str],
+    "names": {"train": [str], "test": [str], "*": [str]}, "labels": {"train": [int], "test": [int], "*": [int]},
+}  # fmt: skip
+"""What the records of a run hold; older versions left fewer values."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +44,12 @@ class RunFolder:
     """The files of a run folder, read on access. ``deepsup.Run`` can load the trained net too."""
 
     folder: Path
+    network: Callable[..., Any] | None = None
+    """What makes the network of a run that was trained with one of the user's own: reading a run imports nothing."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], network: Callable[..., Any] | None = None) -> None:
         object.__setattr__(self, "folder", Path(folder))
+        object.__setattr__(self, "network", network)
 
     @property
     def name(self) -> str:
@@ -45,7 +62,8 @@ class RunFolder:
         if not self._has("config.yaml"):
             raise RunError(f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made")
         path = self.folder / "config.yaml"
-        return Config.recorded(read_yaml(path), str(path))
+        with faults_named(path, RunError, "expected the config of a run"):
+            return Config.recorded(read_yaml(path), str(path))
 
     @property
     def exists(self) -> bool:
@@ -67,24 +85,25 @@ class RunFolder:
         """The result: ``error`` and ``companions`` in percent of the test set, ``epochs``, ``seconds``."""
         if not self.finished:
             raise RunError(f"{self.folder} has no result yet; it was stopped or is still going: continue with --resume")
-        return self._read("result.json")
+        return self._read("result.json", RESULT)
 
     @property
     def split(self) -> dict[str, Any] | None:
         """Which of the user's own images the run trains and tests on; None for named data sets."""
-        return self._read("split.json") if self._has("split.json") else None
+        return self._read("split.json", SPLIT) if self._has("split.json") else None
 
     @property
     def diverged(self) -> dict[str, Any] | None:
         """How training diverged and with which config; None otherwise, or after a resume."""
-        return self._read("diverged.json") if self._has("diverged.json") else None
+        return self._read("diverged.json", {"failed": str}) if self._has("diverged.json") else None
 
     @property
     def changes(self) -> list[dict[str, Any]]:
         """What was changed after each divergence, and from which epoch and step on."""
         if not self._has("changes.json"):
             return []
-        changes: list[dict[str, Any]] = self._read("changes.json")["changes"]
+        shape = {"changes": [{"epoch": int, "step": int, "changed": {}}]}
+        changes: list[dict[str, Any]] = self._read("changes.json", shape)["changes"]
         return changes
 
     @property
@@ -95,17 +114,17 @@ class RunFolder:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """One record an epoch, in order; a line that is damaged, as a crash can leave one, is left out."""
+        """One record per epoch, in order; a line that is damaged, as a crash can leave one, is left out."""
         path = self.folder / "metrics.jsonl"
         if not path.is_file():
             return []
+        with faults_named(path, RunError, "expected one JSON object per epoch"):
+            lines = read_bounded(path, MOST_JSON).splitlines()
         records = []
-        for line in path.read_bytes().splitlines():
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict) and "epoch" in record:
+        for line in lines:
+            with suppress(ValueError, RecursionError):
+                record = decoded(line)
+                check(record, {"epoch": int})
                 records.append(record)
         return records
 
@@ -157,9 +176,5 @@ class RunFolder:
         with disk_errors_named(path):  # a name that is too long
             return path.is_file()
 
-    def _read(self, name: str) -> dict[str, Any]:
-        try:
-            held: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RunError(f"cannot read {self.folder / name}: {error}; expected a folder that deepsup made") from error
-        return held
+    def _read(self, name: str, shape: Any = None) -> dict[str, Any]:
+        return read_json(self.folder / name, shape, "expected a folder that deepsup made")

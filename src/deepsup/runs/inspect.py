@@ -19,7 +19,6 @@ from deepsup.insight import (
     feature_maps,
     first_convolution,
     layer_outputs,
-    measure,
     probe_layer,
 )
 from deepsup.preprocess import to_tensor
@@ -47,9 +46,9 @@ def inspect(run: RunFolder, layer: str | None = None) -> dict[str, Any]:
     data = data_of(run, model.config)
     check_fits(run, model, data.name, data.classes, data.test)
     train, test = tensors(data.train), tensors(data.test)
-    measured = measure(model.net, *test, model.normalize)
+    measured = model.measure(data.test.images, test[1])
     probes, arrays, probed = {}, scores_by_layer(measured), {}
-    for tap in hidden_layers(model):
+    for tap in hidden_layers(run, model):
         probes[tap], probed[tap] = probe_layer(model.net.trunk, tap, train, test, len(model.classes), model.normalize)
         arrays[f"scores/probe/{tap}"] = probed[tap].numpy()
     maps, pictures = maps_of(model, one_each(data), layer)
@@ -65,11 +64,11 @@ def inspect_image(
     model = load_model(run)
     image = read_image_files([Path(file)], model.shape)
     pixels, labels = to_tensor(image), torch.zeros(1, dtype=torch.long)
-    measured = measure(model.net, pixels, labels, model.normalize)
+    measured = model.measure(image, labels)
     scores, judged = dict(measured.companions), "companion"
     if not scores:
         judged, train = "linear probe", tensors(data_of(run, model.config).train)
-        for tap in hidden_layers(model):
+        for tap in hidden_layers(run, model):
             fitted = probe_layer(model.net.trunk, tap, train, (pixels, labels), len(model.classes), model.normalize)
             scores[tap] = fitted[1]
     said: dict[str, dict[str, Any]] = {}
@@ -80,12 +79,12 @@ def inspect_image(
     return {"file": str(file), "layers": said, "maps": maps}, arrays
 
 
-def hidden_layers(model: Model) -> tuple[str, ...]:
+def hidden_layers(run: RunFolder, model: Model) -> tuple[str, ...]:
     """Return the taps of a net, or those that its network would have."""
     if model.net.taps:
         return model.net.taps
     config, classes = model.config.replace(taps=("network",)), len(model.classes)
-    twin = build_network(config, classes, model.shape)
+    twin = build_network(config, classes, model.shape, run.network)
     return supervise(twin, taps_of(config, twin), num_classes=classes, example=torch.zeros(2, *model.shape)).taps
 
 

@@ -1,24 +1,33 @@
 """A trained net -> one file with all that predicting needs (weights, preprocessing, class names), and back."""
 
+import hashlib
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from deepsup.config import Config
+from deepsup.data.dataset import Images
 from deepsup.errors import RunError
 from deepsup.files import write_whole
-from deepsup.preprocess import Normalizer
+from deepsup.insight import Measurement, measure
+from deepsup.preprocess import Normalizer, to_tensor
+from deepsup.reading import check, decoded, faults_named, reason, size_of_regular
 from deepsup.runs.folder import RunFolder
 from deepsup.supervision import DeeplySupervised
 from deepsup.training.build import build_net
 
 FORMAT = 1
+ABOUT = {"format": int, "config": {}, "classes": [str], "shape": [int], "steps": [{"step": str}]}
+MOST_VALUES = 2**22
+"""Values of one image, channels included: what a model's file can make its reader allocate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,51 +41,105 @@ class Model:
     """Of one image: [C,H,W]."""
     config: Config
 
+    def measure(self, images: Images, labels: Tensor | None = None) -> Measurement:
+        """Return what the net says of uint8 images [N,C,H,W]; scores that are not finite are refused."""
+        labels = torch.zeros(len(images), dtype=torch.long) if labels is None else labels
+        measured = measure(self.net, to_tensor(images), labels, self.normalize)
+        for name, scores in {"output": measured.scores, **measured.companions}.items():
+            if not scores.isfinite().all():
+                raise RunError(
+                    f"the model's scores are not finite at {name}: its weights hold NaN or infinite numbers, or too "
+                    f"large ones; train it again with a lower learning rate"
+                )
+        return measured
+
 
 def save_model(path: Path, net: nn.Module, normalize: Normalizer, classes: tuple[str, ...], shape: tuple[int, ...],
                config: Config) -> None:  # fmt: skip
-    """Write the file whole."""
+    """Write the file whole, with a digest of all that it holds."""
     state = normalize.state()
     tensors = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
     tensors |= {f"normalize.{name}": tensor for name, tensor in state["arrays"].items()}
     about = {"format": FORMAT, "config": config.to_dict(), "classes": classes, "shape": shape, "steps": state["steps"]}
     # cloned, since safetensors refuses tensors that share memory
     packed = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-    write_whole(path, to_bytes(packed, {"deepsup": json.dumps(about)}))
+    text = json.dumps(about)
+    write_whole(path, to_bytes(packed, {"deepsup": text, "sha256": digest_of(text, packed)}))
+
+
+def digest_of(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return a digest of names, types, shapes and values."""
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def load_model(run: RunFolder) -> Model:
-    """Read the model of a finished run, without pickle and without the data."""
+    """Read the model of a finished run, without pickle, without the data, and without importing what it names."""
+    about, tensors = read_model(run)
+    with faults_named(run.model, RunError, "expected a model that deepsup wrote; train it again"):
+        return restored(about, tensors, run)
+
+
+def read_model(run: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return what a model's file says about the net, and its tensors."""
     if not run.exists:
         _ = run.config  # says what is missing
     if not run.model.is_file():
         raise RunError(f"{run.folder} has no model.safetensors yet; let it finish: deepsup train --out DIR --resume")
     try:
+        size_of_regular(run.model)
         with safe_open(run.model, framework="pt") as file:
-            about = json.loads((file.metadata() or {})["deepsup"])
+            held = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise RunError(f"{run.model} is not a model that deepsup wrote ({error}); train it again") from error
+        about = decoded(held["deepsup"].encode())
+        check(about, ABOUT)
+    except Exception as error:  # of safetensors, of JSON, of torch
+        raise RunError(f"{run.model} is not a model that deepsup wrote ({reason(error)}); train it again") from error
     if about["format"] > FORMAT:
         raise RunError(
             f"{run.model} has format {about['format']}; this deepsup reads up to {FORMAT}; install the newer"
         )
-    return restored(about, tensors)
+    if "sha256" in held and held["sha256"] != digest_of(held["deepsup"], tensors):  # older files have none
+        raise RunError(f"{run.model} is damaged: its checksum differs; copy it again, or train it again")
+    return about, tensors
 
 
-def restored(about: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
+def restored(about: dict[str, Any], tensors: dict[str, Tensor], run: RunFolder) -> Model:
     """Build the net again and give it its weights."""
     config = Config.recorded({**about["config"], "device": "cpu", "compile": False})
-    classes, shape = tuple(about["classes"]), tuple(about["shape"])
-    arrays = {name.removeprefix("normalize."): t for name, t in tensors.items() if name.startswith("normalize.")}
-    normalize = Normalizer.from_state({"steps": about["steps"], "arrays": arrays})
-    with torch.random.fork_rng(devices=[]):
-        net = build_net(config, len(classes), shape)
-    try:
-        net.load_state_dict({name.removeprefix("net."): t for name, t in tensors.items() if name.startswith("net.")})
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
+    if ":" in config.network.name and run.network is None:
         raise RunError(
-            f"the model's weights do not fit its network ({reason}); has the network changed since?"
+            f"{run.folder} names a network that is not part of deepsup, {config.network.name}; reading a run imports "
+            f"no code unless you trust it: give --trust, or in Python Run({str(run.folder)!r}, network=FACTORY)"
+        )
+    classes, shape = tuple(about["classes"]), tuple(about["shape"])
+    if len(shape) != 3 or min(shape) < 1 or math.prod(shape) > MOST_VALUES:
+        raise ValueError(f"images of {list(shape)}, expected [C,H,W] of at most {MOST_VALUES:,} values")
+    weights = part_of(tensors, "net.")
+    with torch.random.fork_rng(devices=[]):
+        net = build_net(config, len(classes), shape, run.network, most_bytes(weights))
+    try:
+        net.load_state_dict(weights)
+    except RuntimeError as error:
+        raise RunError(
+            f"the model's weights do not fit its network ({reason(error)}); has the network changed since?"
         ) from error
-    return Model(net.eval(), normalize, classes, shape, config)
+    return Model(net.eval(), preprocessing(about, tensors), classes, shape, config)
+
+
+def most_bytes(weights: Mapping[str, Tensor]) -> int:
+    """Return what a net may take that gets these weights: a file of a few bytes must not ask for gigabytes."""
+    return 2**24 + 4 * sum(tensor.nbytes for tensor in weights.values())
+
+
+def preprocessing(about: dict[str, Any], tensors: dict[str, Tensor]) -> Normalizer:
+    """Return the fitted normalization of a model."""
+    return Normalizer.from_state({"steps": about["steps"], "arrays": part_of(tensors, "normalize.")})
+
+
+def part_of(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose name begins with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

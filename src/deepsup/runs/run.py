@@ -18,7 +18,7 @@ from deepsup.errors import DataError
 from deepsup.preprocess import Normalizer, to_tensor
 from deepsup.runs.evaluate import predict
 from deepsup.runs.folder import RunFolder
-from deepsup.runs.model import load_model
+from deepsup.runs.model import load_model, preprocessing, read_model
 from deepsup.supervision import DeeplySupervised
 
 
@@ -45,7 +45,8 @@ class Preprocess:
 class Run(RunFolder):
     """A run folder: its records, and the net that was trained in it.
 
-    ``Run("runs/mine")`` opens one that is there; nothing is read before it is asked for.
+    ``Run("runs/mine")`` opens one that is there; nothing is read before it is asked for. A run that was trained with a
+    network of your own needs it: ``Run("runs/mine", network=MyNet)``. The name in the run is never imported.
     """
 
     def load(self) -> DeeplySupervised:
@@ -55,13 +56,13 @@ class Run(RunFolder):
     @cached_property
     def preprocess(self) -> Preprocess:
         """What makes the net's input out of uint8 images [N,C,H,W]: ``net(run.preprocess(images))``."""
-        model = load_model(self)
-        return Preprocess(model.normalize, model.shape)
+        about, tensors = read_model(self)
+        return Preprocess(preprocessing(about, tensors), tuple(about["shape"]))
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the scores."""
-        return load_model(self).classes
+        return tuple(read_model(self)[0]["classes"])
 
     def predict(self, files: Sequence[str | os.PathLike[str]]) -> list[dict[str, Any]]:
         """Return ``label``, ``confidence`` and what the ``companions`` say, for each image file."""

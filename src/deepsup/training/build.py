@@ -4,19 +4,21 @@ C channels, H height, W width.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from deepsup.config import Config
 from deepsup.data import Dataset
 from deepsup.errors import ConfigError, DeepsupError, TrainingError, nearest
 from deepsup.networks import Network, create_network
-from deepsup.networks.own_network import own_network
+from deepsup.networks.own_network import Factory, own_network
 from deepsup.objective import Objective
 from deepsup.preprocess import AUGMENTATIONS, Normalizer, to_tensor
 from deepsup.supervision import Companion, DeeplySupervised, supervise
@@ -25,9 +27,24 @@ from deepsup.training.distributed import Processes
 from deepsup.training.muon import Muon
 
 
-def build_net(config: Config, classes: int, shape: Sequence[int]) -> DeeplySupervised:
-    """Return the supervised net for images [C,H,W]; what is random in it comes from torch's own generator."""
-    network = build_network(config, classes, shape).to(device_of(config))
+def build_net(
+    config: Config,
+    classes: int,
+    shape: Sequence[int],
+    factory: Factory | None = None,
+    most_bytes: int | None = None,
+) -> DeeplySupervised:
+    """Return the supervised net for images [C,H,W]; what is random in it comes from torch's own generator.
+
+    factory: what makes a network of the user's own; by default what ``config.network`` names is imported.
+    most_bytes: what its weights may take; by default the memory of this machine.
+    """
+    with weights_within(memory_here() if most_bytes is None else most_bytes):
+        return _built(config, classes, shape, factory)
+
+
+def _built(config: Config, classes: int, shape: Sequence[int], factory: Factory | None) -> DeeplySupervised:
+    network = build_network(config, classes, shape, factory).to(device_of(config))
     example = torch.zeros(2, *shape, device=device_of(config))
     given = config.supervision
     companion = Companion(
@@ -40,6 +57,38 @@ def build_net(config: Config, classes: int, shape: Sequence[int]) -> DeeplySuper
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs do not know it
     check_sides(config, net, example)
     return net
+
+
+@contextmanager
+def weights_within(most_bytes: int) -> Iterator[None]:
+    """Refuse a net whose weights take more memory, before the first of them is written."""
+    taken = 0
+    refused = TrainingError(
+        f"the weights of the net take more than {most_bytes / 2**30:,.1f} GiB; expected them to fit into memory; "
+        "choose a smaller network or smaller companions (--network-options, --hidden)"
+    )
+
+    def count(_module: nn.Module, _name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal taken
+        if parameter is not None and parameter.device.type != "meta":
+            taken += parameter.nbytes
+        if taken > most_bytes:
+            raise refused
+
+    handle = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error) or "too large" in str(error):
+            raise refused from error
+        raise
+    finally:
+        handle.remove()
+
+
+def memory_here() -> int:
+    """Return the bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**40
 
 
 @torch.no_grad()
@@ -59,11 +108,11 @@ def check_sides(config: Config, net: DeeplySupervised, example: Tensor) -> None:
     net.train(training)
 
 
-def build_network(config: Config, classes: int, shape: Sequence[int]) -> nn.Module:
+def build_network(config: Config, classes: int, shape: Sequence[int], factory: Factory | None = None) -> nn.Module:
     """Return a registered network, or what the user's own factory gives."""
     channels, height, width = shape
     if ":" in config.network.name:
-        return own_network(config, classes)
+        return own_network(config, classes, factory)
     if height != width:
         side = max(height, width)
         archive = config.data.source.endswith(".npz")
@@ -170,6 +219,7 @@ def build_optimizer(config: Config, net: DeeplySupervised) -> torch.optim.Optimi
         if parameter.requires_grad:
             groups.setdefault(group_of(config, net, name, parameter), []).append(parameter)
     settings: list[dict[str, Any]] = [{"params": parameters, **group._asdict()} for group, parameters in groups.items()]
+    check_rates(config, max((group.rate for group in groups), default=1.0))
     given, lr = config.optimizer, config.plan[0].lr
     if given.name == "adamw":
         return torch.optim.AdamW(settings, lr=lr)
@@ -177,6 +227,16 @@ def build_optimizer(config: Config, net: DeeplySupervised) -> torch.optim.Optimi
         check_muon(net.trunk, any(group.orthogonal for group in groups))
         return Muon(settings, lr=lr, momentum=given.momentum, nesterov=given.nesterov)
     return torch.optim.SGD(settings, lr=lr, momentum=given.momentum, nesterov=given.nesterov)
+
+
+def check_rates(config: Config, largest: float) -> None:
+    """Refuse learning rates that are no numbers in single precision, in which the weights are."""
+    for lr in (phase.lr for phase in config.plan):
+        if lr * max(largest, 1.0) > torch.finfo(torch.float32).max:
+            raise ConfigError(
+                f"lr={lr:g}, times {largest:g} for some weights; expected a learning rate that fits into single "
+                f"precision, such as 0.03"
+            )
 
 
 def group_of(config: Config, net: DeeplySupervised, name: str, parameter: nn.Parameter) -> Group:

@@ -1,16 +1,24 @@
 """The state of a training -> a file that is whole or not there, and back; plain types and tensors only."""
 
-import pickle
+import logging
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from deepsup.errors import RunError
 from deepsup.files import whole_file
+from deepsup.reading import reason, size_of_regular
 
+logger = logging.getLogger("deepsup")
 FORMAT = 1
+
+
+class DamagedCheckpointError(RunError):
+    """A checkpoint that is not what was written: the one before may be."""
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
@@ -25,14 +33,15 @@ def save(path: Path, state: dict[str, Any]) -> None:
 def load(path: Path) -> dict[str, Any]:
     """Read a checkpoint, or say why it cannot be one."""
     try:
+        check_zip(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
+        check_tensors(state)
     except FileNotFoundError as error:
         raise RunError(f"no checkpoint {path}") from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RunError(
-            f"{path} cannot be read as a checkpoint ({reason}); expected a whole one that deepsup wrote; remove it to "
-            f"go on from the one before"
+    except Exception as error:  # of zip, of pickle, of torch
+        raise DamagedCheckpointError(
+            f"{path} cannot be read as a checkpoint ({reason(error)}); expected a whole one that deepsup wrote; remove "
+            f"it to go on from the one before"
         ) from error
     if not isinstance(state, dict) or not isinstance(state.get("deepsup"), int):
         raise RunError(f"{path} is not a checkpoint of deepsup; expected one that deepsup train wrote")
@@ -41,6 +50,44 @@ def load(path: Path) -> dict[str, Any]:
             f"{path} has format {state['deepsup']}, this deepsup reads up to {FORMAT}; install the newer version"
         )
     return state
+
+
+def check_zip(path: Path) -> None:
+    """Compare every record with its checksum, which torch writes but does not read; refuse packed records.
+
+    torch stores records as they are, so that they never take more memory than the file has bytes.
+    """
+    size_of_regular(path)
+    with zipfile.ZipFile(path) as archive:
+        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
+            raise ValueError("it has packed records")
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(f"the checksum of its record {damaged!r} differs")
+
+
+def check_tensors(value: Any) -> None:
+    """Refuse tensors that claim more values than the file holds for them."""
+    if isinstance(value, Tensor):
+        if value.nbytes > value.untyped_storage().nbytes():
+            raise ValueError(f"a tensor {list(value.shape)} has more values than are stored")
+    elif isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
+            check_tensors(each)
+
+
+def newest_sound(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """Return the newest checkpoint that is whole; those that are damaged are named in a warning."""
+    damage: DamagedCheckpointError | None = None
+    for path in reversed(all_steps(folder)):
+        try:
+            return path, load(path)
+        except DamagedCheckpointError as error:
+            logger.warning("%s; going on from the one before", str(error).rsplit(";", 1)[0])
+            damage = damage or error
+    if damage is not None:
+        raise damage
+    return None
 
 
 def step_path(folder: Path, step: int) -> Path:
