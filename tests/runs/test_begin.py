@@ -117,7 +117,7 @@ class Scattered(nn.Module):
 
 def test_a_mistake_is_no_divergence(small: Config, tmp_path: Path) -> None:
     config = dataclasses.replace(small, network="test_begin:Scattered", taps=("conv1",), norms=True)
-    with pytest.raises(DeepsupError, match="w_out is not known") as caught:
+    with pytest.raises(DeepsupError, match="w_out is unknown") as caught:
         train(config, tmp_path / "run")
     assert not isinstance(caught.value, DivergedError)
     assert "diverged" not in str(caught.value)

@@ -127,7 +127,7 @@ def compare(
         json: print one JSON object
     """
     from deepsup.cli.progress import counting
-    from deepsup.studies.compare import compare as compare_methods
+    from deepsup.studies import compare as compare_methods
 
     default = dataclasses.replace(quick(), train_size=None) if "data" in options.given(settings) else quick()
     chosen = options.resolved(options.base(recipe, config, default), settings)
