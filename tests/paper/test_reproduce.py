@@ -146,8 +146,8 @@ def test_the_paper_preset_is_the_recipes() -> None:
                 config.optimizer.lr / full.optimizer.lr for config in rows[method].method.choices.values()
             ] == pytest.approx([0.3, 1, 3])
             assert all(config.replace(lr=full.optimizer.lr) == full for config in rows[method].method.choices.values())
-    assert plan_of("svhn", "paper", Path()).rows[0].method.choices["lr0.001"].extra
-    nets = {c.network for row in plan_of("fig2b-nin", "paper", Path()).rows for c in row.method.choices.values()}
+    assert plan_of("svhn", "paper", Path()).rows[0].method.choices["lr0.001"].data.extra
+    nets = {c.network.name for row in plan_of("fig2b-nin", "paper", Path()).rows for c in row.method.choices.values()}
     assert nets == {"nin-mnist"}
 
 
@@ -177,12 +177,12 @@ def test_a_fast_recipe_is_trained_as_it_stands_and_without_companions(name: str)
     recipe = RECIPES[name]().replace(tensorboard=False)
     assert supervised.method.choices == {"recipe": recipe}
     assert plain.method.choices == {"recipe": recipe.replace(taps=("none",))}
-    assert recipe.taps != ("none",)
+    assert recipe.supervision.taps != ("none",)
     assert supervised.method.seeds == plain.method.seeds == (3 if MINUTES[name] < 30 else 1)
     assert plan.pairs == ((RowId(WITH), RowId(WITHOUT)),)
     assert supervised.paper == TABLES[FAST[name]].rows["DSN-SVM"][0]
-    assert recipe.validation == 0  # settings were chosen before; it trains on all images
-    assert (recipe.augment == "none") == (name != "fast-cifar10")
+    assert recipe.data.validation == 0  # settings were chosen before; it trains on all images
+    assert (recipe.data.augment == "none") == (name != "fast-cifar10")
 
 
 def test_few_images_set_companions_beside_none_at_every_size() -> None:
@@ -256,9 +256,9 @@ def test_when_sets_every_net_beside_itself_without_companions() -> None:
         assert by_id[ours].seeds == by_id[theirs].seeds == 5
         for supervised, bare in zip(by_id[ours].choices.values(), by_id[theirs].choices.values(), strict=True):
             assert supervised.replace(taps=("none",)) == bare
-            assert supervised.epochs * supervised.train_size == 800 * supervised.batch_size
-            assert supervised.network_options["depth"] == ours.depth
-            assert Config().supervision.pool == supervised.pool  # the library's own companions
+            assert supervised.run.epochs * supervised.data.train_size == 800 * supervised.run.batch_size
+            assert supervised.network.options["depth"] == ours.depth
+            assert Config().supervision == supervised.supervision  # the library's own companions
 
 
 def test_a_row_says_on_what_it_was_chosen(out: Path) -> None:

@@ -139,7 +139,7 @@ def test_the_first_screen_of_a_run(make_run: Make) -> None:
     said = lead(Page(write_report([make_run("mine", data="photos", seed=3)])))
     assert said == (
         "The network cnn was trained with companions at conv1 on 500 training images of photos for 3 epochs, seed 3. "
-        "It is wrong on 5.00 % of 5,000 test images; its companions&#39; own errors are 9.00 % at conv1."
+        "It is wrong on 5.00 % of 5,000 test images; the errors of its companions are 9.00 % at conv1."
     )
 
 
@@ -168,7 +168,7 @@ def test_a_run_still_going(make_run: Make) -> None:
     page = Page(write_report([folder]))
     check_self_contained(page)
     assert "epoch 2 of 3" in page.text
-    assert "deepsup inspect finds it" in page.text
+    assert "deepsup inspect adds it" in page.text
     (folder / "metrics.jsonl").unlink()
     assert "No epoch has ended yet" in Page(write_report([folder])).text
 

@@ -124,5 +124,5 @@ def test_a_divergence_is_kept_and_not_trained_again(digits: Path, tmp_path: Path
     metrics = (tmp_path / "run" / "diverged.json").stat().st_mtime_ns
     assert run_job(job, 1) == first
     assert (tmp_path / "run" / "diverged.json").stat().st_mtime_ns == metrics
-    with pytest.raises(RunError, match="begun with another config"):
+    with pytest.raises(RunError, match="started with another config"):
         run_job(replace(job, config=config.replace(lr=1e8)), 1)

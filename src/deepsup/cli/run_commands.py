@@ -151,7 +151,7 @@ def compare(
         json: print one JSON object
     """
     from deepsup.cli.progress import counting
-    from deepsup.studies.compare import compare as compare_methods
+    from deepsup.studies import compare as compare_methods
     from deepsup.training.memory import kept_memory
 
     default = quick().replace(train_size=None) if "data" in options.given(settings) else quick()

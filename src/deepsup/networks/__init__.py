@@ -18,7 +18,7 @@ from deepsup.networks.norms import cap_norms, cap_rows
 from deepsup.networks.registry import NetworkDescription, create_network, describe, list_networks
 from deepsup.networks.rows import Network, Published
 from deepsup.networks.tree_prior import CIFAR100_TREE as CIFAR100_TREE
-from deepsup.networks.tree_prior import TreePrior
+from deepsup.networks.tree_prior import TreePrior, prior_penalty
 
 __all__ = [
     "DropConnectLinear",
@@ -39,4 +39,5 @@ __all__ = [
     "describe",
     "fit_whitening",
     "list_networks",
+    "prior_penalty",
 ]

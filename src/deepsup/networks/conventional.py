@@ -3,13 +3,16 @@
 B batch, C channels, H W map, K classes.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
 
+from deepsup.errors import NetworkError
 from deepsup.networks.initialization import draw_weights
 from deepsup.networks.numbers import probability
 from deepsup.networks.rows import Published, Rows
+from deepsup.networks.tree_prior import CIFAR100_TREE, TreePrior
 
 CNN_OPTIONS: dict[str, object] = {"drop": 0.5, "init": "torch"}
 """``drop``: the probability of the two dropouts, before each fully connected layer. ``init``: ``"torch"``, ``"he"`` or
@@ -39,7 +42,11 @@ def cnn(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     return ("conv1", "conv2")
 
 
-def tree_cifar100(table: Rows, num_classes: int) -> tuple[str, ...]:
+TREE_OPTIONS: dict[str, object] = {"prior": None}
+"""``prior``: lambda1 and lambda2 of the tree-based prior, such as ``[5e-4, 5e-4]``; ``None`` leaves it out."""
+
+
+def tree_cifar100(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build the net of the tree-based prior on CIFAR-100: 13,925,988 parameters for 100 classes.
 
     Source: Srivastava & Salakhutdinov 2013 [from memory of the paper, not checked against its text]. The sizes (5x5
@@ -47,7 +54,7 @@ def tree_cifar100(table: Rows, num_classes: int) -> tuple[str, ...]:
     are those of Srivastava's dropout net for SVHN; that this paper uses it is from memory. Padding 2 is chosen. Maps
     of a 32x32 image: 96 at 32x32; 16x16; 128 at 16x16; 8x8; 256 at 8x8; 4x4; 2048; 2048; K.
 
-    The prior itself is ``TreePrior``, a penalty on the weights of ``scores``.
+    The option ``prior`` puts a ``TreePrior`` over CIFAR-100's superclasses on the weights of ``scores``.
     """
     capped = Published(cap=4.0)
     table.add("drop0", nn.Dropout(0.1))
@@ -61,5 +68,15 @@ def tree_cifar100(table: Rows, num_classes: int) -> tuple[str, ...]:
         table.linear(f"fc{layer}", 2048, published=capped)
         table.relu(f"relu{layer}")
         table.add(f"drop{layer}", nn.Dropout(0.5))
-    table.linear("scores", num_classes, published=capped)
+    prior = None if options["prior"] is None else _superclasses(options["prior"], num_classes)
+    table.linear("scores", num_classes, published=Published(cap=4.0, prior=prior))
     return ("conv1", "conv2", "conv3")
+
+
+def _superclasses(lambdas: object, num_classes: int) -> TreePrior:
+    """Return the prior over CIFAR-100's superclasses."""
+    if not isinstance(lambdas, Sequence) or isinstance(lambdas, str) or len(lambdas) != 2:
+        raise NetworkError(f"prior is {lambdas!r}; expected lambda1 and lambda2, such as [5e-4, 5e-4]")
+    if num_classes != 100:
+        raise NetworkError(f"prior with {num_classes} classes; expected the 100 of CIFAR-100, whose tree it has")
+    return TreePrior(CIFAR100_TREE, num_classes, *lambdas)

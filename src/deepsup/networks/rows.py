@@ -3,6 +3,7 @@
 B batch, C channels, H W map (square), D features, K classes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
@@ -27,6 +28,8 @@ class Published:
     """The same for the biases."""
     decay: float | None = None
     """The weight decay of this layer's weights."""
+    prior: Callable[[Tensor], Tensor] | None = None
+    """A penalty on this layer's weights; training adds it to the objective."""
 
 
 class Rows:

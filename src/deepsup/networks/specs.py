@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from deepsup.networks.conventional import CNN_OPTIONS, cnn, tree_cifar100
+from deepsup.networks.conventional import CNN_OPTIONS, TREE_OPTIONS, cnn, tree_cifar100
 from deepsup.networks.dropconnect import OPTIONS as DROPCONNECT_OPTIONS
 from deepsup.networks.dropconnect import dropconnect_cifar, dropconnect_svhn
 from deepsup.networks.fast import OPTIONS as FAST_OPTIONS
@@ -101,8 +101,9 @@ SPECS = {
             3,
             32,
             "Srivastava & Salakhutdinov 2013",
-            note="sizes from memory; the table's 36.85 % uses a learned tree, TreePrior a given one",
+            note="sizes from memory; the table's 36.85 % uses a learned tree, the option prior a given one",
             num_classes=100,
+            options=TREE_OPTIONS,
         ),
     )
 }

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from deepsup.errors import NetworkError
 from deepsup.networks.numbers import count, number
+from deepsup.networks.rows import Network
 
 CIFAR100_TREE: dict[str, tuple[int, ...]] = {
     "aquatic_mammals": (4, 30, 55, 72, 95),
@@ -67,13 +68,13 @@ class TreePrior(nn.Module):
     def centres(self, weight: Tensor) -> Tensor:
         """[K, ...] -> theta [S, D], the closed form."""
         beta = self._flat(weight)
-        sums = beta.new_zeros(len(self.size), beta.shape[1]).index_add(0, self.parent, beta)
-        return sums / (self.size.to(beta.dtype) + self.lambda1 / self.lambda2).unsqueeze(1)
+        sums = beta.new_zeros(len(self.size), beta.shape[1]).index_add(0, self.parent.to(beta.device), beta)
+        return sums / (self.size.to(beta) + self.lambda1 / self.lambda2).unsqueeze(1)
 
     def forward(self, weight: Tensor) -> Tensor:
         """[K, ...] -> the penalty, one number."""
         beta, theta = self._flat(weight), self.centres(weight)
-        spread = (beta - theta[self.parent]).square().sum()
+        spread = (beta - theta[self.parent.to(beta.device)]).square().sum()
         return self.lambda2 / 2 * spread + self.lambda1 / 2 * theta.square().sum()
 
     def _flat(self, weight: Tensor) -> Tensor:
@@ -89,6 +90,18 @@ class TreePrior(nn.Module):
         return (
             f"{len(self.size)} super-classes of {self.num_classes}, lambda1={self.lambda1:g}, lambda2={self.lambda2:g}"
         )
+
+
+def prior_penalty(model: nn.Module) -> Tensor | None:
+    """Return the sum of the priors on the weights of every ``Network`` inside ``model``; None if there is none."""
+    found = [
+        published.prior(network.get_parameter(f"{name}.weight"))
+        for network in model.modules()
+        if isinstance(network, Network)
+        for name, published in network.published.items()
+        if published.prior is not None
+    ]
+    return torch.stack(found).sum() if found else None
 
 
 def _parents(tree: Mapping[str, Sequence[int]], num_classes: int) -> list[int]:

@@ -166,9 +166,10 @@ def smoked_config(config: Config, folder: Path) -> Config:
     grey = config.data.source == "mnist"
     data = smoke_data(folder, channels=1 if grey else 3, side=12 if small else 28 if grey else 32)
     phases = tuple(replace(phase, epochs=1, anneal_at=()) for phase in config.run.phases)
+    options = {key: value for key, value in config.network.options.items() if key != "prior"}  # needs 100 classes
     return config.replace(
-        data=str(data), train_size=40, extra=False, epochs=2, batch_size=8, anneal_at=(), phases=phases,
-        limit_steps=None if phases else 2, gradient_every=1, tensorboard=False, keep=1,
+        data=str(data), network_options=options, train_size=40, extra=False, epochs=2, batch_size=8, anneal_at=(),
+        phases=phases, limit_steps=None if phases else 2, gradient_every=1, tensorboard=False, keep=1,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from deepsup.config import Config, Phase
 from deepsup.errors import DeepsupError, DivergedError
 from deepsup.insight.gradients import GradientStatistics
-from deepsup.networks import cap_norms
+from deepsup.networks import cap_norms, prior_penalty
 from deepsup.objective import Loss
 from deepsup.supervision import DeeplySupervised, DeepOutput
 from deepsup.training.batches import Batches
@@ -166,6 +166,8 @@ class Training:
             if broken is None:
                 raise
             raise self.diverged(f"the scores of {broken} are not finite", lr) from error
+        if (penalty := prior_penalty(self.net.trunk)) is not None:
+            loss = loss._replace(total=loss.total + penalty)
         total = loss.total if phase.only is None else loss.companions[phase.only]
         if device.type == "cpu" and not total.isfinite():
             raise self.diverged(f"the loss is {total.item()}", lr)
