@@ -57,7 +57,7 @@ def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config
         if ":" in held.network.name:
             raise RunError(
                 f"{run.folder} names a network that is not part of deepsup, {held.network.name}; it is not imported "
-                f"unless you name it too: give the config, in Python train(Config(network={held.network.name!r}, ...), ...)"
+                f"unless you name it too: give the config, train(Config(network={held.network.name!r}, ...), ...)"
             )
         return held
     check_same(run, config.to_dict(), held.to_dict(), FREE if run.diverged is None else FREE | MENDING)
