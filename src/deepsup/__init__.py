@@ -4,9 +4,7 @@ The names below, and ``__version__``, are the whole public interface. They are l
 ``import deepsup`` and ``deepsup --help`` do not wait for torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # nothing is imported here: a Ctrl-C before main() can catch it would show a traceback
 if TYPE_CHECKING:
     from deepsup.config import Config as Config
     from deepsup.data import load_data as load_data
@@ -44,6 +42,8 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     if name == "__version__":
         return import_module("importlib.metadata").version("deepsup")
     if name not in _HOME:
