@@ -1,5 +1,6 @@
 """The commands of the page, pasted: the command line takes them, and they mean the comparison that the page shows."""
 
+import importlib
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import deepsup.studies
 from deepsup.cli import main
 from deepsup.config import Config
 from deepsup.recipes import quick
@@ -35,7 +35,7 @@ def pasted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
         seen.update(config=config, out=out, **rest)
         raise StopError
 
-    monkeypatch.setattr(deepsup.studies, "compare", caught)
+    monkeypatch.setattr(importlib.import_module("deepsup.studies.compare"), "compare", caught)  # not the function
 
     def paste(command: str) -> dict[str, Any]:
         name, *words = shlex.split(command)
@@ -54,9 +54,16 @@ def test_the_same_again_with_a_change(
 ) -> None:
     table = {"config": config.to_dict(), "seeds": [0, 1, 2]}
     seen = pasted(compare_again(table, "mine", **changes))
-    knobs = {key: value for key, value in changes.items() if key != "seeds"}
-    assert seen["config"] == Config.from_dict(config.to_dict() | knobs)
+    settings = {key: value for key, value in changes.items() if key != "seeds"}
+    assert seen["config"] == Config.from_dict(config.to_dict() | settings)
     assert seen["seeds"] == changes.get("seeds", 3)
+
+
+def test_a_table_of_an_earlier_version_has_no_flag_for_a_schedule_that_is_the_default() -> None:
+    table = {"config": quick().to_dict(), "seeds": [0, 1, 2]}
+    old = {"config": table["config"] | {"anneal": "triangle"}, "seeds": table["seeds"]}
+    assert compare_again(old, "mine") == compare_again(table, "mine")
+    assert "--anneal step" in compare_again({"config": table["config"] | {"anneal": "epochs"}}, "mine")
 
 
 def test_every_change_has_a_folder_of_its_own() -> None:

@@ -73,9 +73,11 @@ def test_a_run_that_is_not_finished(tmp_path: Path) -> None:
         deepsup.Run(tmp_path).load()
 
 
-def test_the_example_in_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    (code,) = re.findall(r"```python\n(.*?run\.load\(\).*?)```", DOCS.read_text(), re.DOTALL)
+def test_the_examples_in_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    settings, run = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, str(DOCS), "exec"), {})
+    exec(compile(settings, str(DOCS), "exec"), {})
+    assert capsys.readouterr().out == "0.01 mnist-mini cnn 3\n"
+    exec(compile(run, str(DOCS), "exec"), {})
     said = capsys.readouterr().out
     assert "torch.Size([4, 10])" in said

@@ -22,7 +22,8 @@ NEWER = ("companion_length", "average")
 
 
 def older(config: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name not in NEWER}
+    assert config["anneal"] == "triangular"
+    return {name: value for name, value in config.items() if name not in NEWER} | {"anneal": "triangle"}
 
 
 def make_older(run: RunFolder) -> None:

@@ -361,7 +361,7 @@ def test_a_folder_that_holds_a_run(small: Config, whole: RunFolder, tmp_path: Pa
     with pytest.raises(RunError, match="already holds a run; go on with it"):
         train(small, whole.folder)
     other = small.replace(lr=0.02, epochs=9)
-    with pytest.raises(RunError, match=r"started with another config \(epochs 3 -> 9, lr 0\.01 -> 0\.02\)"):
+    with pytest.raises(RunError, match=r"started with another config \(lr 0\.01 -> 0\.02, epochs 3 -> 9\)"):
         train(other, whole.folder, resume=True)
     (whole.folder / "config.yaml").rename(whole.folder / "lost.yaml")  # what is left is a run still
     with pytest.raises(RunError, match="already holds a run"):
