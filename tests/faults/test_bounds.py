@@ -1,0 +1,204 @@
+"""Small files that ask for gigabytes, for hours or for a helper program are refused in one line, within a bound."""
+
+import gzip
+import io
+import os
+import pickle
+import resource
+import struct
+import subprocess
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from deepsup.cli import main
+from deepsup.data.archive import unpack
+from deepsup.data.cifar import read_python
+from deepsup.data.idx import read_idx
+from deepsup.data.images import open_image
+from deepsup.data.load import load_data
+from deepsup.data.svhn import read_svhn
+from deepsup.errors import ConfigError, DataError, DeepsupError, RunError
+from deepsup.npz import read_arrays
+from deepsup.reading import read_json, read_yaml
+from deepsup.training import checkpoint
+
+LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+def zip_bomb(path: Path) -> None:
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("images.npy", "w") as file,
+    ):
+        header = {"descr": "|u1", "fortran_order": False, "shape": (600, 2**10, 2**10)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for _ in range(600):
+            file.write(bytes(2**20))
+    with zipfile.ZipFile(path, "a") as archive, archive.open("labels.npy", "w") as file:
+        np.lib.format.write_array(file, np.arange(600) % 2)
+
+
+def lying_header(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("images.npy", "labels.npy"):
+            with archive.open(name, "w") as file:
+                np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": (2**33,)})
+
+
+def mat_bomb(path: Path) -> None:
+    stream = zlib.compressobj()
+    packed = stream.compress(struct.pack("<II", 14, 100 * 2**20))
+    packed += b"".join(stream.compress(bytes(2**20)) for _ in range(100)) + stream.flush()
+    path.write_bytes(b"MATLAB 5.0".ljust(124) + b"\x00\x01IM" + struct.pack("<II", 15, len(packed)) + packed)
+
+
+def long_name_bomb(path: Path) -> None:
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 2**31
+    with gzip.open(path, "wb") as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(64):
+            file.write(bytes(2**20))
+
+
+def wide_tensor(path: Path) -> None:
+    torch.save({"deepsup": 1, "sums": torch.zeros(1).expand(2**40)}, path)
+
+
+def packed_checkpoint(path: Path) -> None:
+    torch.save({"deepsup": 1, "x": torch.zeros(10**6)}, path)
+    with zipfile.ZipFile(path) as old:
+        held = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for name, data in held.items():
+            new.writestr(name, data)
+
+
+def read_batch(path: Path) -> None:
+    read_python([path], b"labels", 9)
+
+
+def long_idx(path: Path) -> None:
+    path.write_bytes(struct.pack(">BBBBI", 0, 0, 8, 1, 2**31 - 1))
+
+
+BOMBS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object], str]] = {
+    "a.yaml": (lambda p: p.write_text(LAUGHS), read_yaml, "it has an alias"),
+    "long.yaml": (lambda p: p.write_text("a: 1\n" * 20_000), read_yaml, "expected at most 65,536"),
+    "deep.yaml": (lambda p: p.write_text("a: " + "[" * 20_000), read_yaml, "nested too deeply"),
+    "a.json": (lambda p: p.write_text("[" + "[]," * 10**6 + "[]]"), read_json, "more than 262,144 lists"),
+    "deep.json": (lambda p: p.write_text("[" * 10**5), read_json, "nested too deeply"),
+    "bomb.npz": (zip_bomb, load_data, "take 629,"),
+    "lying.npz": (lying_header, load_data, "has not the size that its header claims"),
+    "a.mat": (mat_bomb, read_svhn, "expected at most 67,108,864"),
+    "memo": (lambda p: p.write_bytes(b"\x80\x02}r\xff\xff\xff\x7f."), read_batch, "memo of"),
+    "bytes": (lambda p: p.write_bytes(b"\x80\x04\x8e\0\0\0\x80\0\0\0\0"), read_batch, "expected"),
+    "a.idx": (long_idx, lambda p: read_idx(p, 1), "claims"),
+    "a.tar.gz": (long_name_bomb, lambda p: unpack(p, p.parent / "out"), "a header of 2,147,483,648 bytes"),
+    "wide.pt": (wide_tensor, checkpoint.load, "more values than are stored"),
+    "packed.pt": (packed_checkpoint, checkpoint.load, "packed records"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_before_it_takes_memory(name: str, tmp_path: Path) -> None:
+    make, read, said = BOMBS[name]
+    path = tmp_path / name
+    make(path)
+    assert path.stat().st_size < 2**22
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DeepsupError, match=said) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # in KiB: 256 MiB
+
+
+def test_members_that_are_not_needed_are_not_read(tmp_path: Path) -> None:
+    zip_bomb(tmp_path / "a.npz")
+    assert read_arrays(tmp_path / "a.npz", ["labels"]).keys() == {"labels"}
+
+
+def test_text_that_is_encoded_over_and_over(tmp_path: Path) -> None:
+    text = pickle.dumps("x" * 1000, 2)[2:-1]  # without the protocol and the stop; it stays in the memo as 0
+    call = b"c_codecs\nencode\nh\x00X\x06\x00\x00\x00latin1\x86R"
+    (tmp_path / "a").write_bytes(b"\x80\x02(" + text + call * 500 + b"l.")
+    with pytest.raises(DataError, match="of more text than there is"):
+        read_python([tmp_path / "a"], b"labels", 9)
+
+
+FIFO_READERS: dict[str, Callable[[Path], object]] = {
+    "a.npz": load_data,
+    "a.png": open_image,
+    "step-1.pt": checkpoint.load,
+    "a.yaml": read_yaml,
+    "a.json": read_json,
+}
+
+
+@pytest.mark.parametrize("name", FIFO_READERS)
+def test_only_regular_files_are_read(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DeepsupError, match="a FIFO, a socket or a device"):
+        FIFO_READERS[name](tmp_path / name)
+
+
+def test_a_picture_with_too_many_pixels(tmp_path: Path) -> None:
+    Image.new("1", (9000, 9000)).save(tmp_path / "a.png")
+    with pytest.raises(DataError, match="9000x9000 pixels, expected at most 67,108,864"):
+        open_image(tmp_path / "a.png")
+
+
+def test_no_helper_program_is_started_for_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EPS under the name of a PNG: pillow would look for Ghostscript."""
+    out = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(out, "EPS")
+    (tmp_path / "a.png").write_bytes(out.getvalue())
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a program was started"))
+    with pytest.raises(DataError, match="it is of no known format; expected PNG, JPEG"):
+        open_image(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("text", ["a: 2020-01-01", "a: !!binary aGk=", "1: 2", "a: !!set {b}", f"a: {10**30}"])
+def test_yaml_that_holds_no_settings(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"cannot read .*a\.yaml: .*; expected a YAML file of settings"):
+        read_yaml(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("[]", "it is a list, expected dict"),
+        ('{"epochs": true}', "'epochs' is a bool, expected int"),
+        ('{"epochs": 1, "companions": {"conv1": "x"}}', "'conv1' is a str, expected float"),
+        ("{}", "it has no 'epochs'"),
+    ],
+)
+def test_json_of_the_wrong_shape(value: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(value)
+    with pytest.raises(RunError, match=rf"cannot read .*a\.json: {said}"):
+        read_json(tmp_path / "a.json", {"epochs": int, "companions?": {"*": float}})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--lr", "1e308"], "lr=1e+308"), (["--hidden", "1000000000"], "the weights of the net take more than")],
+)
+def test_absurd_settings_end_in_one_line(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--train-size", "50", "--batch-size", "10", "--epochs", "1", "--no-tensorboard"]
+    assert main(["train", *given, *words, "--out", str(tmp_path / "run")]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("deepsup: ")
+    assert said in last

@@ -1,0 +1,180 @@
+"""Reading a run never runs what it names; what it holds reaches the terminal as plain text and as valid JSON."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+import deepsup
+from deepsup.cli import main
+from deepsup.cli.app import printable
+from deepsup.config import Config
+from deepsup.errors import RunError
+
+NET = """
+from pathlib import Path
+Path(__file__).with_name("imported").touch()
+from torch import nn
+def net(num_classes):
+    first = nn.Conv2d(1, 4, 5)
+    return nn.Sequential(first, nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, num_classes))
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with a network of its own, a run of it, and a picture."""
+    (tmp_path / "stranger.py").write_text(NET)
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "a.png")
+    words = ["train", "--network", "stranger:net", "--taps", "none", "--train-size", "60", "--batch-size", "20"]
+    done = command(tmp_path, *words, "--limit-steps", "2", "--no-tensorboard", "--out", "run")
+    assert done.returncode == 0, done.stderr
+    assert "next: PYTHONPATH=. deepsup inspect run --trust" in done.stdout
+    (tmp_path / "imported").unlink()
+    shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+    return tmp_path
+
+
+def command(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run deepsup as its console script does: the current folder is not on the import path."""
+    source = str(Path(deepsup.__file__).parents[1])
+    code = "import sys; sys.path.pop(0); from deepsup.__main__ import main; sys.exit(main())"
+    path = os.pathsep.join([source, *filter(None, [environment.pop("PYTHONPATH", "")])])
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=folder, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"} | environment,
+    )  # fmt: skip
+
+
+def test_a_run_of_a_stranger(own: Path) -> None:
+    """Every verb in its turn: one line that names --trust, and nothing is imported."""
+    for words in (["predict", "run", "a.png"], ["evaluate", "run"], ["inspect", "run"],
+                  ["train", "--out", "run", "--resume"]):  # fmt: skip
+        done = command(own, *words)
+        assert done.returncode == 2, words
+        assert "names a network that is not part of deepsup, stranger:net" in done.stderr
+        assert "--trust" in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert command(own, "report", "run").returncode == 0
+    assert not (own / "imported").exists()
+
+
+def test_a_trusted_run(own: Path) -> None:
+    done = command(own, "predict", "run", "a.png", "--trust")
+    assert done.returncode == 2  # the current folder is not searched, even so
+    assert "needs PYTHONPATH=." in done.stderr
+    assert not (own / "imported").exists()
+    done = command(own, "predict", "run", "a.png", "--trust", "--json", PYTHONPATH=".")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["predictions"][0]["label"] in "0123456789"
+    for words in (["--network", "stranger:net"], ["--trust"]):
+        assert command(own, "train", "--out", "run", "--resume", *words).returncode == 0
+
+
+def test_in_python(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(own)
+    run = deepsup.Run("run")
+    with pytest.raises(RunError, match=r"--trust, or in Python Run\('run', network=FACTORY\)"):
+        run.load()
+    assert run.classes == tuple("0123456789")  # needs no network
+    assert run.preprocess(np.zeros((1, 1, 28, 28), np.uint8)).shape == (1, 1, 28, 28)
+    with pytest.raises(RunError, match="it is not imported unless you name it too"):
+        deepsup.train(out="run", resume=True)
+    assert not (own / "imported").exists()
+    namespace: dict = {"__file__": str(own / "given.py")}
+    exec(NET, namespace)
+    given = deepsup.Run("run", network=namespace["net"])
+    assert given.load()(torch.zeros(2, 1, 28, 28)).scores.shape == (2, 10)
+    assert given.predict(["a.png"])[0]["label"] in given.classes
+
+
+@pytest.fixture(scope="module")
+def run(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = Config(data=str(digits), epochs=1, batch_size=30, lr=0.01, limit_steps=2, tensorboard=False)
+    return deepsup.train(config, tmp_path_factory.mktemp("trust") / "run").folder
+
+
+def edited(run: Path, to: Path, about: dict, nan: bool = False) -> Path:
+    """Copy a run with other words about its model, or with weights that are no numbers."""
+    copy = Path(shutil.copytree(run, to))
+    with safe_open(run / "model.safetensors", "pt") as file:
+        said = json.loads(file.metadata()["deepsup"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if nan:
+        tensors = {name: torch.full_like(t, torch.nan) if name.startswith("net.") else t for name, t in tensors.items()}
+    said = {**said, **about, "config": {**said["config"], **about.get("config", {})}}
+    save_file(tensors, copy / "model.safetensors", {"deepsup": json.dumps(said)})
+    return copy
+
+
+def test_code_that_comes_with_python_is_not_called_either(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "hubconf.py").write_text("from pathlib import Path\nPath(__file__).with_name('ran').touch()\n")
+    options = {"repo_or_dir": str(tmp_path), "model": "x", "source": "local"}
+    copy = edited(run, tmp_path / "run", {"config": {"network": "torch.hub:load", "network_options": options}})
+    with pytest.raises(RunError, match=r"torch\.hub:load; reading a run imports no code"):
+        deepsup.Run(copy).load()
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"shape": [1, 10**6, 10**6]}, "expected [C,H,W] of at most"),
+        ({"shape": [1, 28]}, "expected [C,H,W] of at most"),
+        ({"config": {"hidden": [10**9]}}, "the weights of the net take more than"),
+        ({"classes": [1, 2]}, "'classes'[0]"),
+        ({"steps": {}}, "'steps' is a dict, expected list"),
+        ({"format": 99}, "install the newer"),
+        ({"config": {"pool": "99"}}, ""),
+    ],
+)  # fmt: skip
+def test_what_a_model_says_about_itself_is_checked(run: Path, tmp_path: Path, about: dict, said: str) -> None:
+    with pytest.raises(deepsup.DeepsupError) as caught:
+        deepsup.Run(edited(run, tmp_path / "run", about)).load()
+    assert said in str(caught.value)
+
+
+def test_weights_that_are_no_numbers(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "a.png")
+    copy = edited(run, tmp_path / "run", {}, nan=True)
+    for words in (["predict", str(copy), str(tmp_path / "a.png")], ["evaluate", str(copy)], ["inspect", str(copy)]):
+        assert main([*words, "--json"]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "the model's scores are not finite at output" in said.err
+
+
+def test_class_names_with_control_codes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "a.png")
+    copy = edited(run, tmp_path / "run", {"classes": ["\x1b[2J\u202egnp"] * 10})
+    assert main(["predict", str(copy), str(tmp_path / "a.png")]) == 0
+    out = capsys.readouterr().out
+    assert "\\x1b[2J\\u202egnp" in out
+    assert "\x1b" not in out
+    assert main(["evaluate", str(copy)]) == 2  # other classes than the data: they are in the message
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_printable_leaves_words_alone() -> None:
+    assert printable("Größe\t1 + 2\n猫 👍") == "Größe\t1 + 2\n猫 👍"
+    assert printable("a\x9b\udc80\r") == "a\\x9b\\udc80\\r"
+
+
+def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    from deepsup.cli.app import show
+
+    show({"a": float("nan"), "b": [float("inf"), 1.5], "c": {"d": (-0.0,)}}, "", json=True)
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {
+        "a": None,
+        "b": [None, 1.5],
+        "c": {"d": [0]},
+    }
