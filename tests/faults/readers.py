@@ -35,7 +35,7 @@ from deepsup.report.read import read_run
 from deepsup.report.write import write_report
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import load_model
-from deepsup.runs.train import Experiment, Watch, train
+from deepsup.runs.train import Trainer, train
 from deepsup.training import checkpoint
 from deepsup.training.distributed import joined
 
@@ -182,22 +182,22 @@ def read_records(folder: Path) -> None:
     """Read each record as the verbs do."""
     run = RunFolder(folder)
     read_run(folder)
-    _ = run.config, run.result, run.metrics, run.split, run.inside, run.environment, run.changes, run.diverged
+    _ = run.config, run.result, run.metrics, run.split, run.insight, run.environment, run.changes, run.diverged
 
 
-def run_files(folder: Path) -> tuple[dict[str, bytes], Experiment]:
-    """Return the files of a run of a few steps, and the experiment that could go on with it."""
+def run_files(folder: Path) -> tuple[dict[str, bytes], Trainer]:
+    """Return the files of a run of a few steps, and the trainer that could resume it."""
     data = folder / "data.npz"
     data.write_bytes(npz(images=np.arange(12 * 28 * 28, dtype=np.uint8).reshape(12, 28, 28), labels=np.arange(12) % 3))
     config = Config(data=str(data), epochs=1, batch_size=2, tensorboard=False)
     run = train(config, folder / "run")
     with joined("cpu") as processes:
-        experiment = Experiment(config, run, processes, Watch())
+        trainer = Trainer(config, run, processes)
     (folder / "run" / "changes.json").write_text('{"changes": [{"epoch": 0, "step": 0, "changed": {}}]}')
     (folder / "run" / "diverged.json").write_text('{"failed": "x", "config": {}}')
     files = {path.name: path.read_bytes() for path in (folder / "run").glob("*.*")}
     files["step.pt"] = checkpoint.all_steps(folder / "run" / "checkpoints")[-1].read_bytes()
-    return files, experiment
+    return files, trainer
 
 
 def read_pictures(folder: Path) -> None:
@@ -217,9 +217,9 @@ def read_model(folder: Path) -> None:
     load_model(RunFolder(folder)).measure(PIXELS[:1, :1, :28, :28])
 
 
-def read_checkpoint(experiment: Experiment, folder: Path) -> None:
+def read_checkpoint(trainer: Trainer, folder: Path) -> None:
     path = folder / "step.pt"
-    experiment.restore(path, checkpoint.load(path))
+    trainer.checkpointing.restore_from(trainer.training, path, checkpoint.load(path))
 
 
 def known(read: Callable[[Path], object]) -> Callable[[Path], object]:
@@ -262,13 +262,13 @@ def data_readers() -> dict[str, Reader]:
 
 def run_readers(folder: Path) -> dict[str, Reader]:
     """Return the readers of what a run leaves; ``folder`` takes a run of a few steps."""
-    files, experiment = run_files(folder)
+    files, trainer = run_files(folder)
     records = {name: data for name, data in files.items() if name.endswith(("json", "jsonl", "yaml", "npz"))}
     model = {"model.safetensors": files["model.safetensors"]}
     beside = {"config.yaml": files["config.yaml"], **model}
     return {
         "checkpoint": Reader(
-            {"step.pt": files["step.pt"]}, lambda at: read_checkpoint(experiment, at), hostile_checkpoint
+            {"step.pt": files["step.pt"]}, lambda at: read_checkpoint(trainer, at), hostile_checkpoint
         ),
         "model": Reader(model, read_model, hostile_model, beside=beside),
         "records": Reader(records, read_records, hostile_record, beside=beside),

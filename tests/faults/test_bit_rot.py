@@ -1,6 +1,5 @@
 """A flipped bit in a checkpoint or in a model is found, or lies where it changes nothing."""
 
-import dataclasses
 import json
 import logging
 import shutil
@@ -84,9 +83,9 @@ def test_a_model_of_an_older_version_has_no_checksum(run: RunFolder, tmp_path: P
 
 
 def test_the_one_before_is_used(small: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = dataclasses.replace(small, checkpoint_steps=8)
+    config = small.replace(checkpoint_steps=8)
     whole = train(config, tmp_path / "whole")
-    train(dataclasses.replace(config, limit_steps=16), tmp_path / "rot")
+    train(config.replace(limit_steps=16), tmp_path / "rot")
     before, newest = checkpoint.all_steps(tmp_path / "rot" / "checkpoints")
     newest.write_bytes(flipped(newest.read_bytes(), 8 * newest.stat().st_size // 2))
     with caplog.at_level(logging.WARNING, "deepsup"):

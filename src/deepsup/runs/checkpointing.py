@@ -58,9 +58,11 @@ class Checkpointing(Callback):
     def restore(self, training: Training) -> None:
         """Restore the training from the newest checkpoint, if there is one; it must fit the config and the data."""
         newest = checkpoint.newest_sound(self.run.checkpoints)
-        if newest is None:
-            return
-        path, state = newest
+        if newest is not None:
+            self.restore_from(training, *newest)
+
+    def restore_from(self, training: Training, path: Path, state: dict[str, Any]) -> None:
+        """Restore the training from one checkpoint."""
         try:
             self._check(training.config, state, path)
             training.restore(state)
