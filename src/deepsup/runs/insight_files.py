@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepsup.files import whole_file
 from deepsup.insight import Measurement, knowledge
 from deepsup.runs.folder import RunFolder
+from deepsup.files import whole_file
 
 
 def record_knowledge(
