@@ -16,6 +16,7 @@ FOUND = {
     "checkpoint": [132, 151, 179, 222, 526, 799],
     "model": [2, 3, 4, 7, 28, 42, 61, 86],
     "records": [14, 50, 96, 153, 208, 250],
+    "page": [5, 12],
 }
 """Reader -> cases that escaped before the readers were bounded, or since."""
 
