@@ -1,6 +1,5 @@
 """The commands of the page, pasted: the command line takes them, and they mean the comparison that the page shows."""
 
-import importlib
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import deepsup.studies
 from deepsup.cli import main
 from deepsup.config import Config
 from deepsup.recipes import quick
@@ -35,7 +35,7 @@ def pasted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
         seen.update(config=config, out=out, **rest)
         raise StopError
 
-    monkeypatch.setattr(importlib.import_module("deepsup.studies.compare"), "compare", caught)  # not the function
+    monkeypatch.setattr(deepsup.studies, "compare", caught)
 
     def paste(command: str) -> dict[str, Any]:
         name, *words = shlex.split(command)

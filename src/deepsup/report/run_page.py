@@ -179,11 +179,11 @@ def maps(run: RunRecord) -> Section:
 
 def settings(run: RunRecord) -> Section:
     """Return the config and the environment, folded."""
-    knobs = [[key, shown(value)] for key, value in run.config.items()]
+    listed = [[key, shown(value)] for key, value in run.config.items()]
     where = [[key, shown(value)] for key, value in run.environment.items()]
     return Section(
         "Settings",
-        tables=[PageTable(["setting", "value"], knobs), PageTable(["environment", ""], where)],
+        tables=[PageTable(["setting", "value"], listed), PageTable(["environment", ""], where)],
         folded=True,
     )
 

@@ -101,7 +101,7 @@ def run_job(job: Job, threads: int, keep_memory: bool = False) -> dict[str, Any]
     """Train or resume one run; a divergence is a result too, and is not trained again."""
     run = RunFolder(job.folder)
     if run.diverged is not None:
-        check_same(run, with_whole_path(job.config).to_dict(), run.diverged["config"])
+        check_same(run, with_whole_path(job.config).to_dict(), Config.recorded(run.diverged["config"]).to_dict())
         return failure(run)
     before, logger = torch.get_num_threads(), logging.getLogger("deepsup")
     torch.set_num_threads(threads)
