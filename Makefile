@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup run test bench
+.PHONY: setup run test bench docs soak
 
 setup: .venv/.done
 
@@ -21,3 +21,10 @@ test: setup
 
 bench: setup
 	$(BIN)/deepsup bench
+
+docs: setup
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env docs build/docs
+	@echo "open build/docs/index.html"
+
+soak: setup
+	$(BIN)/python tests/faults/soak.py

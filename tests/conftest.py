@@ -1,5 +1,7 @@
 """What every test starts from: a fixed seed, and a torchvision that imports beside a CPU build of torch."""
 
+import os
+import secrets
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,10 @@ _torchvision_operators = torch.library.Library("torchvision", "DEF")
 for _name in ("nms", "qnms"):
     _torchvision_operators.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 
+
+# Whoever reaches a Ray cluster can run code on it: those of the tests ask for this token. Ray reads it when it is
+# imported, and transformers may import Ray in any test: so it is set before the first one.
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 # The nets here are small: a second thread gains little, and on a busy machine the first waits for it at every layer.
 torch.set_num_threads(1)

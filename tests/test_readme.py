@@ -1,4 +1,4 @@
-"""The README's and the docs' Python, run as it stands there, and the README's figures against the records."""
+"""The README's Python, run as it stands there, and the README's figures against the records."""
 
 import json
 import re
@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 import torchvision
 from torch import nn
@@ -18,14 +17,6 @@ ROOT = Path(__file__).parent.parent
 
 def blocks(page: str, kind: str = "python") -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.parametrize("index", range(len(blocks("docs/supervision.md"))))
-def test_python_blocks_of_the_docs_run(index: int) -> None:
-    model = torchvision.models.resnet18(num_classes=10)
-    names = {"model": model, "images": torch.randn(4, 3, 64, 64), "labels": torch.arange(4), "epoch": 1, "epochs": 3}
-    exec("import torch; from deepsup import Companion, Objective, supervise", names)
-    exec(blocks("docs/supervision.md")[index], names)
 
 
 def test_the_first_block_prints_what_the_readme_says(tmp_path: Path) -> None:
@@ -41,6 +32,16 @@ def test_the_first_block_prints_what_the_readme_says(tmp_path: Path) -> None:
     assert [line[0] for line in printed] == [line[0] for line in promised] == ["relu1", "pool1", "relu2", "output"]
     for (_, now, _), (layer, then, _) in zip(printed, promised, strict=True):
         assert abs(int(now.rstrip("%")) - int(then.rstrip("%"))) <= 2, layer
+
+
+def test_the_scikit_learn_block_is_better_than_a_default_svc(tmp_path: Path) -> None:
+    (tmp_path / "second.py").write_text(blocks("README.md")[1])
+    ran = subprocess.run(
+        [sys.executable, "second.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert 0.9633 < float(ran.stdout) < 0.975  # SVC() has 0.9633 on these folds
+    assert len(blocks("README.md")) == 2, "a block that no test runs"
 
 
 def test_a_resnet_of_ones_own_at_its_own_rate() -> None:

@@ -9,10 +9,15 @@ if TYPE_CHECKING:
     from deepsup.config import Config as Config
     from deepsup.data import load_data as load_data
     from deepsup.errors import DeepsupError as DeepsupError
+    from deepsup.estimator import DeeplySupervisedClassifier as DeeplySupervisedClassifier
+    from deepsup.exits import EarlyExit as EarlyExit
+    from deepsup.exits import calibrate as calibrate
+    from deepsup.exporting import export as export
     from deepsup.networks import create_network as create_network
     from deepsup.networks import list_networks as list_networks
     from deepsup.objective import Loss as Loss
     from deepsup.objective import Objective as Objective
+    from deepsup.probing import probe as probe
     from deepsup.runs.run import Run as Run
     from deepsup.runs.train import train as train
     from deepsup.supervision import Companion as Companion
@@ -27,13 +32,18 @@ _HOME = {
     "Config": "config",
     "DeepOutput": "supervision",
     "DeeplySupervised": "supervision",
+    "DeeplySupervisedClassifier": "estimator",
     "DeepsupError": "errors",
+    "EarlyExit": "exits",
     "Loss": "objective",
     "Objective": "objective",
     "Run": "runs.run",
+    "calibrate": "exits",
     "create_network": "networks",
+    "export": "exporting",
     "list_networks": "networks",
     "load_data": "data",
+    "probe": "probing",
     "supervise": "supervision",
     "train": "runs.train",
 }

@@ -1,16 +1,19 @@
 """The exceptions for user errors. Each message says what was given, what was expected and what to do.
 
-Exception
- └─ DeepsupError
-     ├─ SupervisionError (ValueError)    a model, a tap or a companion that cannot be supervised
-     ├─ ObjectiveError (ValueError)      scores, labels, weights or settings that the objective cannot use
-     ├─ DataError (ValueError)           files, folders or archives that are not valid data
-     │   └─ StorageError                 a data folder that cannot be written: full, read-only, not a folder
-     ├─ NetworkError (ValueError)        a network that does not exist or cannot be built with these options
-     ├─ ConfigError (ValueError)         a setting that does not exist or has an invalid value
-     ├─ RunError (ValueError)            a run folder or a checkpoint that is not valid
-     └─ TrainingError (RuntimeError)     a training that cannot start or cannot continue
-         └─ DivergedError                a training in which the loss, a score or a weight is not finite
+::
+
+    Exception
+     └─ DeepsupError
+         ├─ SupervisionError (ValueError)    a model, a tap or a companion that cannot be supervised
+         ├─ ObjectiveError (ValueError)      scores, labels, weights or settings that the objective cannot use
+         ├─ DataError (ValueError)           files, folders or archives that are not valid data
+         │   └─ StorageError                 a data folder that cannot be written: full, read-only, not a folder
+         ├─ NetworkError (ValueError)        a network that does not exist or cannot be built with these options
+         ├─ ConfigError (ValueError)         a setting that does not exist or has an invalid value
+         ├─ RunError (ValueError)            a run folder or a checkpoint that is not valid
+         ├─ ExportError (ValueError)         a net or a format that cannot be exported
+         └─ TrainingError (RuntimeError)     a training that cannot start or cannot continue
+             └─ DivergedError                a training in which the loss, a score or a weight is not finite
 """
 
 import difflib
@@ -47,6 +50,10 @@ class ConfigError(DeepsupError, ValueError):
 
 class RunError(DeepsupError, ValueError):
     """A run folder or a checkpoint that is not valid."""
+
+
+class ExportError(DeepsupError, ValueError):
+    """A net or a format that cannot be exported."""
 
 
 class TrainingError(DeepsupError, RuntimeError):

@@ -250,6 +250,32 @@ def fast_mnist() -> Config:
     )  # fmt: skip
 
 
+# for early exits: companions that are trained to the end, by the labels and by the output
+
+
+def exits_mnist() -> Config:
+    """MNIST for early exits: a narrow first group, after which most digits can leave; minutes on one core."""
+    options = {"widths": [16, 128, 192], "drop": 0.1}
+    return for_exits(fast_mnist().replace(network_options=options, pool="7", epochs=2))
+
+
+def exits_cifar10() -> Config:
+    """CIFAR-10 for early exits: most of the work is in the last group, which easy images need not reach."""
+    return for_exits(fast_cifar10().replace(network_options={"widths": [24, 96, 512]}, pool="4", epochs=4))
+
+
+def for_exits(config: Config) -> Config:
+    """Train the companions of the first two groups to the end; AdamW, with which their hidden layer learns in time.
+
+    Images are held out for ``deepsup exits``, which chooses the thresholds on them; the test images are left to it.
+    """
+    return config.replace(
+        taps=("group1", "group2"), hidden=(64,), companion_length=8.0, alpha=(0.5,), schedule="constant", average=True,
+        distill=0.5, optimizer="adamw", nesterov=False, lr=0.005, bias_lr=1.0, head_lr=1.0, weight_decay=0.01,
+        warmup=0.1, validation=5000, test=False,
+    )  # fmt: skip
+
+
 RECIPES: dict[str, Callable[[], Config]] = {
     recipe.__name__.replace("_", "-"): recipe
     for recipe in (
@@ -258,7 +284,7 @@ RECIPES: dict[str, Callable[[], Config]] = {
         nin_svhn, maxout_mnist, maxout_cifar10, maxout_cifar10_augmented, maxout_cifar100, maxout_svhn,
         stochastic_pooling_mnist, stochastic_pooling_cifar10, stochastic_pooling_cifar100, stochastic_pooling_svhn,
         dropconnect_cifar10, dropconnect_svhn, tree_cifar100, fast_mnist, fast_cifar10,
-        fast_cifar10_plain, fast_cifar100,
+        fast_cifar10_plain, fast_cifar100, exits_mnist, exits_cifar10,
     )
 }  # fmt: skip
 

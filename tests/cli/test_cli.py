@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,9 +55,12 @@ def test_list(capsys, data_root):
         "cifar10": False,
         "cifar100": False,
         "svhn": False,
+        "digits-scenes": True,
+        "digits-scenes-small": True,
+        "digits-scenes-edges": True,
     }
     assert main(["data", "list"]) == 0
-    assert "mnist-mini     yes" in capsys.readouterr().out
+    assert re.search(r"mnist-mini +yes", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("verb", ["get", "check"])

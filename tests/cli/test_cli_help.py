@@ -19,8 +19,8 @@ from deepsup.recipes import quick
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {each.name: each for group in GROUPS.values() for each in settings_of(group) if each.name != "phases"}
-VERBS = ["train", "compare", "evaluate", "predict", "report", "inspect", "data list", "data get", "data check",
-         "networks", "reproduce", "bench", "harm", "doctor"]  # fmt: skip
+VERBS = ["train", "compare", "evaluate", "predict", "sweep", "report", "inspect", "export", "data list",
+         "data get", "data check", "networks", "reproduce", "bench", "harm", "exits", "doctor"]  # fmt: skip
 
 
 def help_of(verb: str, capsys: pytest.CaptureFixture) -> str:

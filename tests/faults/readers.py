@@ -22,15 +22,18 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import save as to_safetensors
 
+from deepsup import DeeplySupervised, create_network, supervise
 from deepsup.config import Config
 from deepsup.data.archive import unpack
 from deepsup.data.cifar import read_binary, read_python
 from deepsup.data.idx import pack_idx, read_pair
 from deepsup.data.images import is_grey, read_image_files
 from deepsup.data.load import load_data
+from deepsup.data.mask_folder import read_mask_folder
 from deepsup.data.storage import read_errors_named
 from deepsup.data.svhn import read_svhn
 from deepsup.errors import DataError
+from deepsup.exits.run_exits import digest, load_exits
 from deepsup.report.read import read_run
 from deepsup.report.write import write_report
 from deepsup.runs.folder import RunFolder
@@ -195,9 +198,27 @@ def run_files(folder: Path) -> tuple[dict[str, bytes], Trainer]:
         trainer = Trainer(config, run, processes)
     (folder / "run" / "changes.json").write_text('{"changes": [{"epoch": 0, "step": 0, "changed": {}}]}')
     (folder / "run" / "diverged.json").write_text('{"failed": "x", "config": {}}')
+    (folder / "run" / "exits.json").write_text(json.dumps(early_exits(run)))
+    (folder / "run" / "exits.npz").write_bytes(npz(images=PIXELS[:1, :1]))
     files = {path.name: path.read_bytes() for path in (folder / "run").glob("*.*")}
     files["step.pt"] = checkpoint.all_steps(folder / "run" / "checkpoints")[-1].read_bytes()
     return files, trainer
+
+
+def early_exits(run: RunFolder) -> dict[str, Any]:
+    """What ``deepsup exits`` leaves."""
+    taps = load_model(run).net.taps
+    point = {"cost": 0.5, "error": 9.0, "multiply_adds": 0.4, "thresholds": dict.fromkeys(taps, 0.5), "batch": 32}
+    return {
+        "plain_error": 10.0, "error": 9.0, "speedup": {"1": 2.0}, "thresholds": dict.fromkeys(taps, 0.5),
+        "temperatures": dict.fromkeys((*taps, "output"), 1.0), "exits": {"output": {"share": 100.0, "error": 9.0}},
+        "validation": {"plain_error": 10.0}, "curve": [point], "model": digest(run),
+        "shown": [{"exit": "output", "label": "a", "said": "b", "index": 0, "confidence": 0.5}],
+    }  # fmt: skip
+
+
+def read_exits(folder: Path) -> None:
+    load_exits(RunFolder(folder))[0](torch.zeros(2, 1, 28, 28))
 
 
 def read_pictures(folder: Path) -> None:
@@ -211,6 +232,21 @@ def read_pictures(folder: Path) -> None:
             faults.append(error)
     if faults:
         raise faults[0]
+
+
+def palette_mask() -> bytes:
+    out, image = io.BytesIO(), Image.fromarray(PIXELS[0, 0] % 3, "P")
+    image.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0])
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
+def read_masks(folder: Path) -> None:
+    """Read an image and its mask as a folder of the user's own."""
+    for name in ("images", "masks"):
+        (folder / "set" / name).mkdir(parents=True)
+        (folder / f"{name}.png").rename(folder / "set" / name / "a.png")
+    read_mask_folder(folder / "set")
 
 
 def read_model(folder: Path) -> None:
@@ -253,6 +289,7 @@ def data_readers() -> dict[str, Reader]:
         "mat": Reader({"a.mat": mat}, known(lambda at: read_svhn(at / "a.mat")), hostile_mat),
         "npz": Reader({"a.npz": arrays}, lambda at: load_data(at / "a.npz"), hostile_npz),
         "image files": Reader(pictures(), read_pictures),
+        "masks": Reader({"images.png": pictures()["a.png"], "masks.png": palette_mask()}, read_masks),
         "archive": Reader({"a.tar.gz": tar_gz()}, lambda at: unpack(at / "a.tar.gz", at / "out"), hostile_tar),
         "YAML": Reader(
             {"a.yaml": settings.to_yaml().encode()}, lambda at: Config.from_yaml(at / "a.yaml"), hostile_yaml
@@ -272,13 +309,32 @@ def run_readers(folder: Path) -> dict[str, Reader]:
         ),
         "model": Reader(model, read_model, hostile_model, beside=beside),
         "records": Reader(records, read_records, hostile_record, beside=beside),
+        "exits": Reader({"exits.json": files["exits.json"]}, read_exits, hostile_record, beside=beside),
         "page": Reader(records, lambda at: write_report([at]), hostile_record),
     }
 
 
+def read_pretrained(folder: Path) -> None:
+    with torch.no_grad():
+        DeeplySupervised.from_pretrained(folder)(torch.zeros(1, 1, 8, 8))
+
+
+def hostile_settings(name: str, data: bytes, random: Random) -> bytes:
+    return json.dumps(distorted(json.loads(data), random)).encode() if name.endswith("json") else damaged(data, random)
+
+
+def pretrained_reader(folder: Path) -> dict[str, Reader]:
+    """Return the reader of what ``save_pretrained`` writes."""
+    network = create_network("plain", num_classes=3, in_channels=1, image_size=8, depth=3, widths=(4, 6))
+    net = supervise(network, at=list(network.taps), num_classes=3, example=torch.zeros(2, 1, 8, 8))
+    net.save_pretrained(folder / "pretrained")
+    files = {name: (folder / "pretrained" / name).read_bytes() for name in ("config.json", "model.safetensors")}
+    return {"pretrained": Reader(files, read_pretrained, hostile_settings)}
+
+
 def all_readers(folder: Path, names: Collection[str]) -> dict[str, Reader]:
     """Return the readers of these names; a run is made only where one of them needs it."""
-    found = data_readers()
+    found = data_readers() | pretrained_reader(folder)
     if not found.keys() >= set(names):
         found |= run_readers(folder)
     return {name: found[name] for name in dict.fromkeys(names)}

@@ -1,20 +1,34 @@
-"""Every crash of soak.py, a few times each: one line about what happened, and a resumed run that is the same."""
+"""Every crash of crashes.py, a few times each: one line about what happened, and a resumed run that is the same."""
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
-from faults import soak
+from command import LIMIT
+from crashes import CRASHES, another_clock, missing
 
 TRIES = {"killed": 6, "double_start": 2, "full_disk": 3}
 
 
-@pytest.mark.parametrize("name", soak.FAULTS)
+@pytest.mark.parametrize("name", CRASHES)
 def test_nothing_is_lost(name: str, tmp_path: Path) -> None:
-    if name in soak.NEED_MOUNT and not soak.can_mount():
-        pytest.skip("needs a disk that can be filled or made read-only: mounting one takes root")
-    fault, _ = soak.FAULTS[name]
+    if missing(name):
+        pytest.skip(missing(name))
+    fault, _ = CRASHES[name]
     tries = TRIES.get(name, 1)
     record = fault(tmp_path, tries, 1)
     assert record["tries"] == tries
     assert record["lost"] == 0
-    assert 0 < record["worst_seconds"] < soak.LIMIT
+    assert 0 < record["worst_seconds"] < LIMIT
+
+
+def test_the_clock_of_a_process_jumps(tmp_path: Path) -> None:
+    if missing("clock_jumps"):
+        pytest.skip(missing("clock_jumps"))
+    (tmp_path / "clock").write_text("-3d")
+    command, environment = [sys.executable, "-c", "import time; print(time.time())"], another_clock(tmp_path / "clock")
+    seen = float(subprocess.run(command, env=os.environ | environment, capture_output=True, check=True).stdout)
+    assert abs(time.time() - 3 * 86400 - seen) < 60

@@ -1,9 +1,6 @@
 """docs/networks.md is true: its table is what ``describe`` says, and its code runs."""
 
-import re
 from pathlib import Path
-
-import pytest
 
 from deepsup.networks import describe, list_networks
 from deepsup.networks.specs import SPECS
@@ -33,13 +30,3 @@ def test_every_option_is_explained() -> None:
     for name in list_networks():
         for option in describe(name).options:
             assert f"| `{option}=" in PAGE, f"{option} of {name}"
-
-
-# torch 2.13's exporter still asks a question of its own pytree that it has deprecated
-@pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning")
-def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
-        exec(block, names)
-    assert (tmp_path / "cnn.onnx").exists()

@@ -35,6 +35,7 @@ PARAMETERS = {
     "stochastic-pooling-mnist": 212_362,
     "stochastic-pooling-svhn": 332_746,
     "tree-cifar100": 13_925_988,
+    "unet-small": 120_331,
 }
 
 
@@ -49,6 +50,9 @@ def hand_count(name: str) -> int:
 
     def local(side: int, inputs: int, outputs: int) -> int:
         return side * side * (9 * inputs * outputs + outputs)
+
+    def stage(inputs: int, width: int) -> int:  # two convolutions without biases, each with a norm
+        return 9 * width * (inputs + width) + 4 * width
 
     extractor = conv(5, 3, 64, 64)
     return {
@@ -76,6 +80,8 @@ def hand_count(name: str) -> int:
         "stochastic-pooling-mnist": conv(5, 1, 64, 64, 64) + conv(1, 576, 10),
         "stochastic-pooling-svhn": conv(5, 3, 64, 64, 128) + conv(1, 2048, 10),
         "tree-cifar100": conv(5, 3, 96, 128, 256) + conv(1, 4096, 2048, 2048, 100),
+        "unet-small": stage(1, 16) + stage(16, 24) + stage(24, 32) + stage(32, 48) + stage(32 + 48, 32)
+        + stage(24 + 32, 24) + stage(16 + 24, 16) + conv(1, 16, 11),
     }[name]  # fmt: skip
 
 
@@ -285,7 +291,8 @@ def test_images_that_do_not_fit_are_refused_in_words(name: str) -> None:
     with pytest.raises(NetworkError, match=f"{name} got images of {too_small}x{too_small}"):
         network(torch.rand(2, c, too_small, too_small))
     if network.any_size:
-        assert network.eval()(torch.rand(2, c, s + 3, s + 5)).shape == (2, network.num_classes)
+        positions = (s + 3, s + 5) if name == "unet-small" else ()
+        assert network.eval()(torch.rand(2, c, s + 3, s + 5)).shape == (2, network.num_classes, *positions)
     else:
         with pytest.raises(NetworkError, match=f"got images of {s}x{s + 1}; it was built for {s}x{s}"):
             network(torch.rand(2, c, s, s + 1))

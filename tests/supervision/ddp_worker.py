@@ -4,11 +4,12 @@ import sys
 from pathlib import Path
 
 import torch
+from dense_nets import dense_net, masks
 from nets import CLASSES, ConvNet, objective_of
 from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from deepsup import Companion, DeeplySupervised, supervise
+from deepsup import Companion, DeeplySupervised, Objective, supervise
 from deepsup.training.distributed import joined
 
 BATCH = 8
@@ -38,6 +39,27 @@ def settings(net: DeeplySupervised, x: Tensor, y: Tensor, case: str) -> dict[str
     return {"alpha": alpha, "gamma": {"conv1": gamma[case], "pool1": 0.0, "conv2": 0.0}}
 
 
+def build_dense() -> tuple[DeeplySupervised, Tensor, Tensor, Objective]:
+    """Return a U-Net with a gated, a zero-weighted and a fused output, its joined batch and its objective."""
+    torch.manual_seed(8)
+    net = dense_net(fuse=True).double()
+    x, y = torch.randn(BATCH, 1, 16, 16, dtype=torch.float64), masks(BATCH)
+    alpha, gamma = {"up3": 0.5, "up2": 0.0, "fuse": 0.7}, {"up3": 1e6, "up2": 0.0, "fuse": 0.0}
+    return net, x, y, Objective(net, "dice_ce", alpha=alpha, gamma=gamma, schedule="constant")
+
+
+def run_dense(folder: Path, rank: int) -> None:
+    """Take two steps of a dense net and save the gradients of the second."""
+    rows = slice(rank * BATCH // 2, (rank + 1) * BATCH // 2)
+    net, x, y, objective = build_dense()
+    parallel = DistributedDataParallel(net)
+    for _ in range(2):
+        parallel.zero_grad()
+        objective(parallel(x[rows]), y[rows]).total.backward()
+    if rank == 0:
+        torch.save({name: p.grad for name, p in net.named_parameters()}, folder / "dense.pt")
+
+
 def run(case: str, folder: Path, rank: int) -> None:
     """Take two steps of one case and save the gradients of the second."""
     rows = slice(rank * BATCH // 2, (rank + 1) * BATCH // 2)
@@ -60,6 +82,7 @@ def main(folder: Path) -> None:
     with joined("cpu") as processes:
         for case in ("gated", "open for one", "closed for one"):
             run(case, folder, processes.rank)
+        run_dense(folder, processes.rank)
 
 
 if __name__ == "__main__":

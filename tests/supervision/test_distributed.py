@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from ddp_worker import build, settings
+from ddp_worker import build, build_dense, settings
 from nets import objective_of
 
 HERE = Path(__file__).parent
@@ -46,3 +46,13 @@ def test_gradients_are_those_of_the_joined_batch(results: Path, case: str) -> No
     for name, p in net.named_parameters():
         torch.testing.assert_close(theirs["gradients"][name], p.grad, rtol=1e-10, atol=1e-12, msg=name)
     assert theirs["gradients"]["heads.pool1.classifier.weight"].abs().max() == 0
+
+
+def test_a_dense_net_with_a_gated_and_a_zero_weighted_head(results: Path) -> None:
+    net, x, y, objective = build_dense()
+    loss = objective(net(x), y)
+    loss.total.backward()
+    assert {name: bool(active) for name, active in loss.active.items()} == {"up3": False, "up2": False, "fuse": True}
+    theirs = torch.load(results / "dense.pt", weights_only=True)
+    for name, p in net.named_parameters():
+        torch.testing.assert_close(theirs[name], p.grad, rtol=1e-10, atol=1e-12, msg=name)

@@ -17,9 +17,9 @@ def data_list(json: Flag = False) -> None:
     Args:
         json: print one JSON object
     """
-    from deepsup.data import KNOWN, data_folder, is_present
+    from deepsup.data import COMPOSED, KNOWN, data_folder, is_present
 
-    sets = [
+    sets: list[dict[str, Any]] = [
         {
             "name": known.name,
             "about": known.about,
@@ -30,9 +30,14 @@ def data_list(json: Flag = False) -> None:
         }
         for known in KNOWN.values()
     ]
+    sets += [
+        {"name": each.name, "about": each.about, "classes": len(each.classes), "shape": [1, each.canvas, each.canvas],
+         "parts": each.counts, "present": True}
+        for each in COMPOSED.values()
+    ]  # fmt: skip
     rows = [
-        [known.name, "yes" if is_present(known) else "no", _counts(known.counts), len(known.classes), known.about]
-        for known in KNOWN.values()
+        [each["name"], "yes" if each["present"] else "no", _counts(each["parts"]), each["classes"], each["about"]]
+        for each in sets
     ]
     text = table(["name", "there", "images", "classes", "about"], rows)
     show({"folder": str(data_folder()), "sets": sets}, f"{text}\n\ndata folder: {data_folder()}", json)

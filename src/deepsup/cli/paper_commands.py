@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
+from deepsup.cli.engine_options import EngineOptions
 from deepsup.errors import ConfigError
 
 # a table in place of the plans themselves, which need torch and build nets to count their multiply-adds
@@ -28,7 +29,7 @@ def reproduce(
     ] = "list",
     preset: Annotated[str, arg(metavar="NAME")] = "cpu",
     out: Annotated[Path, arg(metavar="DIR")] = Path("runs/reproduce"),
-    jobs: int = 1,
+    where: Annotated[EngineOptions, arg(name="")] = EngineOptions(),  # noqa: B008 - frozen
     seeds: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: the preset's)")] = None,
     results: Annotated[
         Path | None, arg(metavar="DIR", help_behavior_hint="(default: none; results for summary)")
@@ -42,7 +43,7 @@ def reproduce(
         target: what to reproduce
         preset: paper (the full protocol, for a GPU), cpu (minutes to hours on two cores) or smoke (seconds)
         out: folder of runs, records and figures; a target that was stopped goes on there
-        jobs: number of runs to train at a time, each with its share of the cores
+        where: where the runs are trained.
         seeds: number of seeds
         results: folder that gets a copy of the record and its figure; for summary and --repeat, where the records are
         repeat: train one row of a record again and compare the errors
@@ -57,12 +58,14 @@ def reproduce(
     else:
         with resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
             names = _TARGETS if target == "all" else [target]
-            records = [_one(name, preset, out, jobs, seeds, results) for name in names]
+            records = [_one(name, preset, out, where, seeds, results) for name in names]
         found = {"targets": records} if target == "all" else records[0]
         show(found, "\n\n".join(_text(record) for record in records), json)
 
 
-def _one(name: str, preset: str, out: Path, jobs: int, seeds: int | None, results: Path | None) -> dict[str, Any]:
+def _one(
+    name: str, preset: str, out: Path, where: EngineOptions, seeds: int | None, results: Path | None
+) -> dict[str, Any]:
     """Run one target and leave its record and figure."""
     from deepsup.cli.progress import counting
     from deepsup.paper import keep, record_folder
@@ -71,7 +74,7 @@ def _one(name: str, preset: str, out: Path, jobs: int, seeds: int | None, result
     from deepsup.training.memory import kept_memory
 
     with counting(f"runs of {name}") as watch, kept_memory():
-        record = reproduce_target(name, preset, out, jobs=jobs, seeds=seeds, watch=watch)
+        record = reproduce_target(name, preset, out, engine=where.chosen(), seeds=seeds, watch=watch)
     folder = record_folder(out, name, preset)
     figure = draw_record(record, folder)
     if results is not None:

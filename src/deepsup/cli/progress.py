@@ -112,7 +112,8 @@ def counting(what: str) -> Iterator[Callable[[str, int, int], None]]:
     if not console.is_terminal:
 
         def line(ended: str, done: int, total: int) -> None:
-            sys.stderr.write(f"{done}/{total} {what}  {ended}  {time.monotonic() - began:.0f} s\n")
+            count = f"{done}/{total}" if total else str(done)  # a search with a budget has no total
+            sys.stderr.write(f"{count} {what}  {ended}  {time.monotonic() - began:.0f} s\n")
             sys.stderr.flush()
 
         yield line
@@ -126,4 +127,4 @@ def counting(what: str) -> Iterator[Callable[[str, int, int], None]]:
     )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=None)
-        yield lambda ended, done, total: progress.update(task, description=ended, completed=done, total=total)
+        yield lambda ended, done, total: progress.update(task, description=ended, completed=done, total=total or None)

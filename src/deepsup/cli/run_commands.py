@@ -13,6 +13,8 @@ from tyro.conf import Positional, arg
 
 from deepsup.cli import settings as options
 from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
+from deepsup.cli.dense_text import class_table, dense_line, shares_line
+from deepsup.cli.engine_options import EngineOptions
 from deepsup.cli.trusted import opened
 from deepsup.config import Config
 from deepsup.errors import RunError
@@ -78,8 +80,10 @@ def train(
         rows.append(["output", f"{result['error']:.2f} %"])
     lines = [table(["layer", "test error"], rows), ""] if rows else []
     lines.append(f"{_many(result['epochs'], 'epoch')} in {result['seconds']:.1f} s; the run is in {run.folder}")
-    lines.append(f"next: {reading('inspect', chosen.network.name, str(run.folder))}")
-    if _comparable(chosen, result):
+    lines += [dense_line(result["metrics"])] if "metrics" in result else []
+    after = "report" if "metrics" in result else "inspect"
+    lines.append(f"next: {reading(after, chosen.network.name, str(run.folder))}")
+    if "metrics" not in result and _comparable(chosen, result):
         given = _shared(chosen, recipe, config, settings)
         lines.append("next: " + options.command("compare", recipe, config, given, _unused(run.folder)))
     show({"run": str(run.folder), **result}, "\n".join(lines), json)
@@ -135,7 +139,7 @@ def compare(
     out: Annotated[Path, arg(metavar="DIR")] = Path("runs/compare"),
     seeds: int = 3,
     rates: Annotated[tuple[float, ...], arg(metavar="FLOAT ...")] = (0.003, 0.01, 0.03),
-    jobs: int = 1,
+    where: Annotated[EngineOptions, arg(name="")] = EngineOptions(),  # noqa: B008 - frozen
     json: Flag = False,
 ) -> None:
     """Compare CNN-Softmax, DSN-Softmax, CNN-SVM and DSN-SVM on the same data and seeds.
@@ -147,25 +151,26 @@ def compare(
         out: folder of all runs; a comparison that was stopped goes on there
         seeds: number of seeds per method
         rates: learning rates to choose from for each method, on validation images
-        jobs: number of runs to train at a time, each with its share of the cores
+        where: where the runs are trained.
         json: print one JSON object
     """
     from deepsup.cli.progress import counting
     from deepsup.studies import compare as compare_methods
     from deepsup.training.memory import kept_memory
 
+    engine = where.chosen()
     default = quick().replace(train_size=None) if "data" in options.given(settings) else quick()
     chosen = options.resolved(options.base(recipe, config, default), settings)
     words = f"the runs are in {out}; go on with: {same_command()}"
     with counting("runs") as watch, resumable(lambda: words), kept_memory():
-        answer = compare_methods(chosen, out, seeds=seeds, rates=rates, jobs=jobs, watch=watch)
+        answer = compare_methods(chosen, out, seeds=seeds, rates=rates, engine=engine, watch=watch)
         _inspect_runs(answer, out, chosen.network.name)
     figure, report = _draw(answer, out)
     lines = [_comparison_text(answer), "", f"table: {out / 'comparison.json'}"]
     lines += [f"figure: {figure}"] if figure else []
     lines.append("next: " + reading("evaluate", chosen.network.name, *_folders(answer, out)))
     if not all(map(_certain, answer["differences"].values())):
-        more = ["--rates", *map(str, rates), "--jobs", str(jobs), "--seeds", str(max(5, 2 * seeds))]
+        more = ["--rates", *map(str, rates), *engine.options(), "--seeds", str(max(5, 2 * seeds))]
         lines.append("next: " + options.command("compare", recipe, config, options.given(settings), out, *more))
     lines += [f"report: {report}"] if report else []
     show({**answer, "figure": figure, "report": report}, "\n".join(lines), json)
@@ -257,30 +262,53 @@ def evaluate(
     if len(runs) > 1:
         rows = [[name, f"{error:.2f} %"] for name, error in answer["runs"].items()]
     rows.append(["output" if len(runs) == 1 else f"vote of the {len(runs)}", f"{answer['error']:.2f} %"])
-    show(answer, f"{table(['', 'error'], rows)}\n\non {answer['images']:,} test images", json)
+    lines = [table(["", "error"], rows), "", f"on {answer['images']:,} test images"]
+    if "metrics" in answer:
+        lines += ["", dense_line(answer["metrics"]["output"]), "", class_table(answer["metrics"])]
+    show(answer, "\n".join(lines), json)
 
 
 @verb("predict")
 def predict(
     run: _Run,
     files: Annotated[tuple[Path, ...], Positional, arg(metavar="FILE ...")],
+    early: Flag = False,
+    out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: RUN/predictions)")] = None,
     trust: Flag = False,
     json: Flag = False,
 ) -> None:
-    """Predict the labels of image files, with the run's own preprocessing.
+    """Predict the labels of image files, with the run's own preprocessing; a run trained on masks writes masks.
 
     Args:
         run: run folder
         files: image files
+        early: let images leave at the first companion that is sure, with the thresholds of deepsup exits
+        out: folder for the masks of a run that was trained on masks
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
     from deepsup.runs.evaluate import predict as predict_files
 
-    answers = predict_files(opened(run, trust), files)
+    if early:
+        _predict_early(opened(run, trust), files, json)
+        return
+    answers = predict_files(opened(run, trust), files, out)
+    if "mask" in answers[0]:
+        rows = [[each["file"], each["mask"], shares_line(each["classes"])] for each in answers]
+        show({"predictions": answers}, table(["file", "mask", "classes"], rows), json)
+        return
     taps = list(answers[0]["companions"])
     rows = [
         [each["file"], each["label"], f"{each['confidence']:.3f}", *(each["companions"][tap] for tap in taps)]
         for each in answers
     ]
     show({"predictions": answers}, table(["file", "label", "confidence", *taps], rows), json)
+
+
+def _predict_early(run: Any, files: tuple[Path, ...], json: bool) -> None:
+    """Show the label of each file and the exit at which it left."""
+    from deepsup.exits.run_exits import predict_early
+
+    answers = predict_early(run, files)
+    rows = [[each["file"], each["label"], f"{each['confidence']:.3f}", each["exit"]] for each in answers]
+    show({"predictions": answers}, table(["file", "label", "confidence", "left at"], rows), json)

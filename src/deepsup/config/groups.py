@@ -17,7 +17,10 @@ Seed = Annotated[int, Bounds(0, 2**32 - 2)]
 Amount = Annotated[float, Bounds(0)]
 Fraction = Annotated[float, Bounds(0, 1)]
 Divisor = Annotated[float, Bounds(1)]
-LossName = Literal["squared_hinge", "hinge", "squared_hinge_ovr", "hinge_ovr", "softmax"]
+Temperature = Annotated[float, Bounds(0.01)]
+LossName = Literal[
+    "squared_hinge", "hinge", "squared_hinge_ovr", "hinge_ovr", "softmax", "focal", "dice", "dice_ce", "balanced_bce"
+]
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class DataSettings(Settings):
     """The images, and what is done to them before the net sees them."""
 
     source: str = field(default="mnist-mini", metadata={"name": "data"})
-    """data set: a known name, a folder with one sub-folder per class, or an .npz file"""
+    """data set: a known name, a folder with one sub-folder per class or with images and masks, or an .npz file"""
     train_size: Positive | None = None
     """use only N training images, stratified by class"""
     validation: Natural = 0
@@ -101,7 +104,7 @@ class ObjectiveSettings(Settings):
     """The losses of output and companions, and how they are combined."""
 
     loss: LossName = "softmax"
-    """loss of the output"""
+    """loss of the output; focal, dice, dice_ce and balanced_bce are for masks"""
     companion_loss: LossName | None = None
     """loss of the companions, one of those of --loss"""
     alpha: tuple[Amount, ...] = (0.3,)
@@ -116,8 +119,16 @@ class ObjectiveSettings(Settings):
     """take the weighted mean of the losses of output and companions; off: their sum"""
     norms: bool = False
     """add the |w|^2 terms of the paper to the objective"""
+    targets: Literal["probability", "nearest", "upsample"] = "probability"
+    """how masks meet companions of a lower resolution: shares of the classes, nearest pixel, or upsampled scores"""
+    class_weights: tuple[Amount, ...] = ()
+    """weight of each class in the losses, one per class; none: all weigh the same"""
     label_smoothing: Fraction = 0.0
     """label smoothing of a softmax loss"""
+    distill: Fraction = 0.0
+    """share of the companions' loss that comes from the softmax of the output instead of the labels"""
+    distill_temperature: Temperature = 2.0
+    """temperature of that softmax and of the companions', under --distill"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

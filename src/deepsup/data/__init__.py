@@ -7,16 +7,21 @@ from deepsup.data.known_sets import KNOWN as KNOWN
 from deepsup.data.load import load_data
 from deepsup.data.own import image_digests
 from deepsup.data.recorded import Split, load_test
+from deepsup.data.scenes import COMPOSED as COMPOSED
+from deepsup.data.scenes import NAMED as NAMED
+from deepsup.data.scenes import Composed, compose
 from deepsup.data.splits import hold_out, per_class, stratified, subset, svhn_protocol
 from deepsup.data.storage import data_folder
 
 __all__ = [
+    "Composed",
     "Dataset",
     "Part",
     "Report",
     "Split",
     "channel_means",
     "check",
+    "compose",
     "data_folder",
     "get",
     "hold_out",

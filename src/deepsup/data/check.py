@@ -9,6 +9,7 @@ import numpy as np
 from deepsup.data.dataset import Dataset, Images
 from deepsup.data.known_sets import KNOWN, Known
 from deepsup.data.load import load_data, load_known
+from deepsup.data.scenes import COMPOSED
 from deepsup.data.sources import find
 from deepsup.data.storage import data_folder
 from deepsup.errors import DataError, nearest
@@ -41,8 +42,10 @@ def is_present(known: Known, extra: bool = False) -> bool:
 
 def get(name: str, extra: bool = False) -> Report:
     """Fetch a named data set if it is missing, read it and compare it with the published values."""
+    if name in COMPOSED and not extra:
+        return check(name)
     if name not in KNOWN:
-        raise DataError(f"no data set {name!r}; {nearest(name.lower(), KNOWN)}")
+        raise DataError(f"no data set {name!r}; {nearest(name.lower(), [*KNOWN, *COMPOSED])}")
     if extra and "extra" not in KNOWN[name].counts:
         raise DataError(f"{name} has no part 'extra'; only svhn has")
     return _check_known(KNOWN[name], extra)
@@ -52,7 +55,8 @@ def check(source: str, image_size: int | None = None) -> Report:
     """Read a local data set by its name or path; compare a named one with the published values."""
     if source not in KNOWN:
         data = load_data(source, image_size=image_size)
-        return _report(data, source, [], channel_means(data.train.images))
+        made = "composed of mnist-mini" if source in COMPOSED else source
+        return _report(data, made, [], channel_means(data.train.images))
     known = KNOWN[source]
     if image_size is not None:
         raise DataError(f"image size {image_size} for {source}, which has its own; expected it with a folder only")

@@ -1,4 +1,4 @@
-"""A data set: uint8 images, int64 labels and class names, in parts; checked on construction.
+"""A data set: uint8 images, labels or masks, and class names, in parts; checked on construction.
 
 Legend: N images, C channels, H height, W width, K classes.
 """
@@ -15,6 +15,8 @@ from deepsup.errors import DataError
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
+IGNORED = 255
+"""The value of a mask's pixels that have no label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,15 +25,20 @@ class Part:
 
     images: Images
     """[N,C,H,W] uint8. The memory order may differ: the readers keep the channels of each pixel together."""
-    labels: Labels
-    """[N] int64, each in 0..K-1."""
+    labels: npt.NDArray[np.int64] | npt.NDArray[np.uint8]
+    """[N] int64, each in 0..K-1; or masks [N,H,W] uint8, a class per pixel, 255 for pixels without one."""
     names: tuple[str, ...] = ()
     """A name for each image of the user's own data; empty otherwise."""
 
     def __post_init__(self) -> None:
         if self.images.ndim != 4 or self.images.dtype != np.uint8:
             raise DataError(f"images are {self.images.dtype} {list(self.images.shape)}; expected uint8 [N,C,H,W]")
-        if self.labels.shape != self.images.shape[:1]:
+        if self.dense and (self.labels.shape[1:] != self.images.shape[2:] or self.labels.dtype != np.uint8):
+            raise DataError(
+                f"masks are {self.labels.dtype} {list(self.labels.shape)}, images {list(self.images.shape)}; expected "
+                f"uint8 masks of the images' size"
+            )
+        if self.labels.shape[:1] != self.images.shape[:1] or self.labels.ndim not in (1, 3):
             raise DataError(
                 f"{len(self.images):,} images but labels of shape {list(self.labels.shape)}; expected one per image"
             )
@@ -41,17 +48,29 @@ class Part:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def dense(self) -> bool:
+        """Whether every pixel has a label."""
+        return self.labels.ndim == 3
+
+    @property
+    def strata(self) -> Labels:
+        """[N], what images are stratified by: their class; masks have none."""
+        return np.zeros(len(self), np.int64) if self.dense else self.labels.astype(np.int64, copy=False)
+
     def take(self, indices: npt.NDArray[np.intp]) -> Part:
         """Return the images at these indices, in this order."""
         names = tuple(self.names[index] for index in indices) if self.names else ()
         return Part(self.images[indices], self.labels[indices], names)
 
     def counts(self, classes: int) -> list[int]:
-        """Return the number of images per class.
+        """Return the number of images per class; of masks, the number of images in which a class occurs.
 
         >>> Part(np.zeros((3, 1, 2, 2), np.uint8), np.array([0, 2, 2])).counts(3)
         [1, 0, 2]
         """
+        if self.dense:
+            return [int((self.labels == label).any((1, 2)).sum()) for label in range(classes)]
         return [int(n) for n in np.bincount(self.labels, minlength=classes)]
 
 
@@ -94,6 +113,11 @@ class Dataset:
 
 def check_labels(labels: npt.NDArray[np.integer], classes: int, where: str) -> None:
     """Raise an error for labels outside 0..classes-1, naming the first one."""
+    if labels.ndim > 1:
+        high = np.where(labels == IGNORED, 0, labels).max(initial=0)
+        if high >= classes:
+            raise DataError(f"{where}: class {high} in a mask; expected 0 to {classes - 1}, or {IGNORED} to ignore")
+        return
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
         raise DataError(

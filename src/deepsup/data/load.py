@@ -12,6 +12,7 @@ from deepsup.data.dataset import Dataset, Part
 from deepsup.data.idx import read_pair
 from deepsup.data.known_sets import KNOWN, Known, Layout
 from deepsup.data.own import OwnImages, read_folder, read_npz
+from deepsup.data.scenes import COMPOSED, Composed, compose
 from deepsup.data.sources import Found, obtain
 from deepsup.data.storage import read_errors_named
 from deepsup.data.svhn import read_svhn
@@ -30,8 +31,10 @@ def load_data(
     """Return a data set by its name, or from a folder of images or an .npz.
 
     Args:
-        source: mnist-mini (shipped with deepsup), mnist, fashion-mnist, cifar10, cifar100, svhn; a folder with one
-            sub-folder per class; an .npz with images and labels. A name comes before a folder: use ``./mnist``.
+        source: mnist-mini (shipped with deepsup), mnist, fashion-mnist, cifar10, cifar100, svhn; scenes with a class
+            per pixel, composed of mnist-mini: digits-scenes, digits-scenes-small, digits-scenes-edges; a folder with
+            one sub-folder per class, or with ``images/`` and ``masks/``; an .npz with images and labels. A name
+            comes before a folder: use ``./mnist``.
         image_size: for a folder, the height and width that all images are resized to.
         extra: for svhn, load the 531,131 images of its ``extra`` part too.
         download: fetch a named set that is not in the data folder.
@@ -43,12 +46,26 @@ def load_data(
     known = KNOWN.get(os.fspath(source)) if isinstance(source, str) else None
     if extra and (known is None or "extra" not in known.counts):
         raise DataError(f"{source} has no part 'extra'; only svhn has")
+    if isinstance(source, str) and source in COMPOSED:
+        if image_size is not None:
+            raise DataError(f"image_size={image_size} for {source}, which has its own; expected it with a folder only")
+        return load_scenes(COMPOSED[source])
     if known is None:
         with read_errors_named(source):
             return _load_own(source, image_size)
     if image_size is not None:
         raise DataError(f"image_size={image_size} for {known.name}, which has its own; expected it with a folder only")
     return load_known(known, extra, download)[0]
+
+
+def load_scenes(composed: Composed) -> Dataset:
+    """Return scenes of the embedded digits, always the same ones; test scenes are made of test digits."""
+    digits = load_known(KNOWN["mnist-mini"])[0]
+    parts = {
+        name: compose(getattr(digits, name), count, composed, seed)
+        for seed, (name, count) in enumerate(composed.counts.items())
+    }
+    return Dataset(composed.name, composed.classes, parts["train"], parts["test"])
 
 
 def _load_own(source: str | os.PathLike[str], image_size: int | None) -> Dataset:
@@ -62,11 +79,13 @@ def read_own(source: str | os.PathLike[str], image_size: int | None, channels: i
     """Return the images of a folder or an .npz, in their parts."""
     path = Path(source).expanduser()
     if not os.fspath(source):
-        raise DataError(f"no name of a data set was given; {nearest('', KNOWN)}")
+        raise DataError(f"no name of a data set was given; {nearest('', [*KNOWN, *COMPOSED])}")
     if path.is_dir():
         return read_folder(path, image_size, channels)
     if not path.exists():
-        raise DataError(f"no data set and no file {os.fspath(source)!r}; {nearest(os.fspath(source).lower(), KNOWN)}")
+        raise DataError(
+            f"no data set and no file {os.fspath(source)!r}; {nearest(os.fspath(source).lower(), [*KNOWN, *COMPOSED])}"
+        )
     if path.suffix != ".npz":
         kind = f"a {path.suffix} file" if path.suffix else "a file without a suffix"
         raise DataError(f"{path}: {kind}; expected a folder with one sub-folder per class, or an .npz")

@@ -1,4 +1,4 @@
-"""Read the user's own images: a folder with one sub-folder per class, or an .npz.
+"""Read the user's own images: a folder with one sub-folder per class or with ``images/`` and ``masks/``, or an .npz.
 
 Every image has a fixed name: its path inside the folder, or the digest of its row in the .npz. A run records by these
 names which images it was trained and tested on.
@@ -17,6 +17,7 @@ import numpy as np
 
 from deepsup.data.dataset import Dataset, Images, Part
 from deepsup.data.images import is_grey, read_images
+from deepsup.data.mask_folder import has_masks, read_mask_folder
 from deepsup.data.splits import a_fifth
 from deepsup.errors import DataError
 from deepsup.npz import names_in, read_arrays
@@ -55,13 +56,15 @@ class OwnImages:
 
 
 def read_folder(folder: Path, size: int | None = None, channels: int | None = None) -> OwnImages:
-    """Read ``folder/CLASS/*`` or ``folder/{train,test}/CLASS/*``.
+    """Read ``folder/CLASS/*`` or ``folder/{train,test}/CLASS/*``; or images with masks, see ``mask_folder``.
 
     size: resize to this height and width.
     channels: 1 for grey, 3 for RGB; by default grey if every image is.
     """
     if size is not None and (not isinstance(size, int) or size < 1):
         raise DataError(f"image_size={size}; expected one whole number, 1 or more pixels")
+    if has_masks(folder):
+        return OwnImages(folder.resolve().name, *read_mask_folder(folder, size, channels))
     parts = _part_folders(folder)
     classes = _class_names(parts["train"])
     for part in parts.values():

@@ -17,6 +17,7 @@ import numpy as np
 
 from deepsup.data.dataset import Dataset, Part
 from deepsup.data.load import read_own
+from deepsup.data.mask_folder import has_masks, read_mask_folder
 from deepsup.data.own import files_in, image_digests, read_files
 from deepsup.data.storage import read_errors_named
 from deepsup.errors import DataError
@@ -47,7 +48,7 @@ class Split:
         taken = {name for part in parts.values() for name in part.names}
         names = {part: list(held.names) for part, held in parts.items()}
         names["unused"] = [name for _, part in source.parts() for name in part.names if name not in taken]
-        labels = {part: held.labels.tolist() for part, held in parts.items()}
+        labels = {part: held.strata.tolist() for part, held in parts.items()}
         trained = [digest for part in parts if part != "test" for digest in image_digests(parts[part].images)]
         return Split(data.classes, data.shape, names, labels, trained)
 
@@ -83,6 +84,8 @@ class Split:
 
     def _files(self, folder: Path, size: int | None) -> tuple[dict[str, Part], set[str]]:
         """Read only the files of a folder that belong to a part."""
+        if has_masks(folder):
+            return self._pairs(folder, size)
         present = {path.relative_to(folder).as_posix() for path in files_in(folder)}
         parts = {}
         for part, labels in self.labels.items():
@@ -90,6 +93,17 @@ class Split:
             files = [(folder / name, label) for name, label in known if name in present]
             parts[part] = read_files(folder, files, self.shape[0], size) if files else self._empty()
         return parts, present
+
+    def _pairs(self, folder: Path, size: int | None) -> tuple[dict[str, Part], set[str]]:
+        """Read images and masks; a mask is not recorded, since it is the user's to mend."""
+        _, held = read_mask_folder(folder, size, self.shape[0])
+        every = {name: (part, place) for part in held.values() for place, name in enumerate(part.names)}
+        parts = {}
+        for part in self.labels:
+            found = [every[name] for name in self.names[part] if name in every]
+            taken = [one.take(np.array([place], np.intp)) for one, place in found]
+            parts[part] = joined(taken) if taken else self._empty()
+        return parts, set(every)
 
     def _rows(self, path: Path, size: int | None) -> tuple[dict[str, Part], set[str]]:
         """Take the rows of an .npz that belong to a part."""
@@ -119,6 +133,12 @@ class Split:
                     f"{path}: gone: {len(names):,} of {len(self.names[part]):,} {part} images, first {names[0]}"
                 )
         return notes
+
+
+def joined(parts: list[Part]) -> Part:
+    """Return several parts as one."""
+    names = tuple(name for part in parts for name in part.names)
+    return Part(np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]), names)
 
 
 def counted(images: int) -> str:

@@ -19,7 +19,7 @@ SVHN_EXTRA_HELD_OUT = 200
 
 def subset(part: Part, n: int, seed: int = 0) -> Part:
     """Return ``n`` images, stratified by class, in their original order."""
-    return part.take(stratified(part.labels, n, seed))
+    return part.take(stratified(part.strata, n, seed))
 
 
 def stratified(labels: Labels, n: int, seed: int = 0) -> _Indices:
@@ -29,7 +29,7 @@ def stratified(labels: Labels, n: int, seed: int = 0) -> _Indices:
 
 def per_class(part: Part, n: int, seed: int = 0) -> Part:
     """Return ``n`` images of every class, in their original order."""
-    return part.take(_draw(part.labels, _equal_shares(part, n), seed)[0])
+    return part.take(_draw(part.strata, _equal_shares(part, n), seed)[0])
 
 
 def hold_out(data: Dataset, n: int, seed: int = 0) -> Dataset:
@@ -41,20 +41,20 @@ def hold_out(data: Dataset, n: int, seed: int = 0) -> Dataset:
         )
     if n >= len(data.train):
         raise DataError(f"cannot hold out {n:,} of {len(data.train):,} training images; expected fewer")
-    held, kept = _draw(data.train.labels, _shares(data.train.labels, n), seed)
+    held, kept = _draw(data.train.strata, _shares(data.train.strata, n), seed)
     return replace(data, train=data.train.take(kept), validation=data.train.take(held))
 
 
 def a_fifth(part: Part, classes: Sequence[str]) -> tuple[Part, Part]:
     """Return a fixed split of a part into four fifths and one fifth; both have at least one image per class."""
-    counts = part.counts(len(classes))
-    scarce = [name for name, count in zip(classes, counts, strict=True) if count < 2]
+    counts = part.counts(len(classes)) if not part.dense else [len(part)]
+    scarce = [name for name, count in zip(classes, counts, strict=False) if count < 2]
     if scarce:
         raise DataError(
             f"class {scarce[0]!r} has one image only; expected two or more, to train on and to test on; add some, or "
             "remove the class"
         )
-    held, kept = _draw(part.labels, [max(1, count // 5) for count in counts], seed=0)
+    held, kept = _draw(part.strata, [max(1, count // 5) for count in counts], seed=0)
     return part.take(kept), part.take(held)
 
 
@@ -72,7 +72,7 @@ def svhn_protocol(data: Dataset, seed: int = 0) -> Dataset:
         sources.append((data.extra, SVHN_EXTRA_HELD_OUT))
     held, kept = [], []
     for part, n in sources:
-        out, rest = _draw(part.labels, _equal_shares(part, n), seed)
+        out, rest = _draw(part.strata, _equal_shares(part, n), seed)
         held.append((part, out))
         kept.append((part, rest))
     return replace(data, train=_join(kept), validation=_join(held), extra=None)

@@ -87,13 +87,16 @@ def sample(part: tuple[Tensor, Tensor], most: int) -> tuple[Tensor, Tensor]:
     return part[0][places], part[1][places]
 
 
-def fit_probe(layer: str, features: Tensor, labels: Tensor, classes: int) -> Probe:
-    """Fit a linear classifier on features [N,D] by L-BFGS. It is deterministic and reads no test image."""
+def fit_probe(layer: str, features: Tensor, labels: Tensor, classes: int, steps: int = STEPS) -> Probe:
+    """Fit a linear classifier on features [N,D] by L-BFGS. It is deterministic and reads no test image.
+
+    labels: [N]; or probabilities [N,K], such as those of the net itself, whose KL divergence is then minimized.
+    """
     scale = 1 / max(float(features.square().mean().sqrt()), 1e-12)
     scaled = features * scale
     weight = torch.zeros(classes, features.shape[1], requires_grad=True)
     bias = torch.zeros(classes, requires_grad=True)
-    optimizer: Any = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
+    optimizer: Any = torch.optim.LBFGS([weight, bias], max_iter=steps, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         optimizer.zero_grad()
@@ -104,7 +107,8 @@ def fit_probe(layer: str, features: Tensor, labels: Tensor, classes: int) -> Pro
 
     optimizer.step(closure)
     weight, bias = weight.detach(), bias.detach()
-    error = error_percent(functional.linear(scaled, weight, bias), labels)
+    right = labels if labels.ndim == 1 else labels.argmax(1)
+    error = error_percent(functional.linear(scaled, weight, bias), right)
     return Probe(layer, weight, bias, scale, error, len(labels))
 
 

@@ -65,7 +65,9 @@ def create_network(
         )
     table = Rows(channels, size)
     taps = spec.build(table, classes, **options)
-    return Network(name, table, taps, minimum, spec.any_size)
+    network = spec.network(name, table, taps, minimum, spec.any_size)
+    network.creation = {"name": name, "num_classes": classes, "in_channels": channels, "image_size": size, **options}
+    return network
 
 
 def describe(name: str, **sizes_and_options: Any) -> NetworkDescription:

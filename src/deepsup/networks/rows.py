@@ -6,6 +6,7 @@ B batch, C channels, H W map (square), D features, K classes.
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -117,8 +118,11 @@ class Network(nn.Module):
     """A sequence of named layers, with its taps, shapes and published settings as data.
 
     ``taps`` are the layers that conventionally get a companion; ``shapes`` the output shape of every layer without
-    the batch; ``published`` what the layer's paper says about training it.
+    the batch; ``published`` what the layer's paper says about training it; ``creation`` the arguments of
+    ``create_network`` that made it.
     """
+
+    creation: dict[str, Any] | None = None
 
     def __init__(self, name: str, table: Rows, taps: tuple[str, ...], minimum: int, any_size: bool) -> None:
         super().__init__()

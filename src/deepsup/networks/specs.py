@@ -14,7 +14,10 @@ from deepsup.networks.nin import OPTIONS as NIN_OPTIONS
 from deepsup.networks.nin import nin_cifar, nin_mnist, nin_svhn
 from deepsup.networks.plain import OPTIONS as PLAIN_OPTIONS
 from deepsup.networks.plain import plain
+from deepsup.networks.rows import Network
 from deepsup.networks.stochastic_pooling import stochastic_pooling, stochastic_pooling_svhn
+from deepsup.networks.unet import OPTIONS as UNET_OPTIONS
+from deepsup.networks.unet import UNetNetwork, unet_small
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Spec:
     num_classes: int = 10
     options: Mapping[str, object] = field(default_factory=dict)
     any_size: bool = False
+    network: type[Network] = Network
 
 
 _nin = partial(
@@ -104,6 +108,18 @@ SPECS = {
             note="sizes from memory; the table's 36.85 % uses a learned tree, the option prior a given one",
             num_classes=100,
             options=TREE_OPTIONS,
+        ),
+        Spec(
+            "unet-small",
+            unet_small,
+            1,
+            64,
+            "after Ronneberger et al. 2015",
+            note="not from the paper: a U-Net for CPUs, scores of every pixel",
+            num_classes=11,
+            options=UNET_OPTIONS,
+            any_size=True,
+            network=UNetNetwork,
         ),
     )
 }

@@ -4,8 +4,9 @@
     P = |w_out|^2 + C L(scores, y)
     Q = sum_m alpha_m(t) [ |w_m|^2 + C l(scores_m, y) - gamma_m ]_+
 
-B batch, K classes, m a companion. L and l are means over the batch; the gate [.]_+ acts on that mean. With ``average``
-every alpha_m is divided by the number of companions, and all terms by 1 + their sum: F is then a weighted mean.
+B batch, K classes, m a companion. L and l are means over the batch, of a dense model over all positions; the gate [.]_+
+acts on that mean. With ``average`` every alpha_m is divided by the number of companions, and all terms by 1 + their
+sum: F is then a weighted mean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,21 +16,20 @@ import torch
 from torch import Tensor, distributed, nn
 
 from deepsup.errors import ObjectiveError, nearest
-from deepsup.objective.checks import (
-    a_bool,
-    a_label,
-    are_class_numbers,
-    at_least_0,
-    check_labels,
-    check_mean,
-    check_output,
-    check_weights,
-)
-from deepsup.objective.losses import LOSSES, LossFunction, find_loss
+from deepsup.objective.answers import Answering, Answers
+from deepsup.objective.checks import a_bool, a_label, at_least_0, check_mean, check_output
+from deepsup.objective.dense_checks import as_class_weights
+from deepsup.objective.dense_means import dense_mean, weighted_mean
+from deepsup.objective.dense_targets import MEETINGS, DenseTargets, Meeting
+from deepsup.objective.distillation import Distillation
+from deepsup.objective.losses import DENSE_LOSSES, LOSSES, LossFunction, find_loss
+from deepsup.objective.net_settings import by_resolution, per_tap, supervised
+from deepsup.objective.presets import monai, nnunet
 from deepsup.objective.schedules import Number, Schedule, factor_at, find_schedule
 from deepsup.objective.untrained import UntrainedCompanions
-from deepsup.supervision import DeeplySupervised, DeepOutput
+from deepsup.supervision import DeepOutput
 
+HALF = (torch.float16, torch.bfloat16)
 # The paper and its authors' code differ (docs/supervision.md has the full table).
 PAPER: dict[str, Any] = {"loss": "squared_hinge", "alpha": 1.0, "norms": True, "schedule": "paper", "average": False}
 CAFFE: dict[str, Any] = {
@@ -67,7 +67,9 @@ class Objective:
 
     net: what ``supervise`` returned (also inside ``DistributedDataParallel`` or ``torch.compile``).
     loss: ``squared_hinge`` or ``hinge`` (multiclass, the paper's), ``squared_hinge_ovr`` or ``hinge_ovr``
-        (one-vs-rest), ``softmax``, or any callable on scores [B,K] and labels [B, ...] that returns [B] or the mean.
+        (one-vs-rest), ``softmax`` (cross-entropy); for dense models also ``focal``, ``dice``, ``dice_ce`` (Dice plus
+        softmax) and ``balanced_bce`` (HED's); or any callable on scores [B,K] and labels [B, ...] that returns [B] or
+        the mean.
     companion_loss: the same for the companions, one for all or a mapping from tap names; default: ``loss``.
     alpha, gamma: one number for all companions, one per tap in their order, or a mapping from tap names. A companion
         whose term is at or below its gamma adds exactly 0. Gamma is in units of |w_m|^2 + C l, where l is a
@@ -81,7 +83,12 @@ class Objective:
         (P + alpha mean Q_m) / (1 + alpha). The total is then as steep as one loss, however many companions there are,
         so the learning rate of the model fits as it does without them. ``False`` sums, as the paper does: P + alpha
         sum Q_m.
-    ignore_index: samples with this label are ignored: means are over the others.
+    ignore_index: samples, or positions of a dense model, with this label are ignored: means are over the others.
+    distill: the share of every companion's loss that is taken from the output's softmax instead of the labels, within
+        0 and 1: the soft cross-entropy at ``distill_temperature``, times its square. The output is detached.
+    targets: how labels of every position meet companions of a coarser resolution: ``probability`` (the shares of the
+        classes in each cell), ``nearest`` (the label of its middle pixel), ``upsample`` (the scores are interpolated).
+    class_weights: [K], the weight of a sample or position by its class; of Dice, the weight of each class.
     """
 
     def __init__(
@@ -97,9 +104,13 @@ class Objective:
         norms: bool = False,
         average: bool = True,
         ignore_index: int | None = None,
+        distill: float = 0.0,
+        distill_temperature: float = 2.0,
+        targets: Meeting = "probability",
+        class_weights: Any = None,
     ) -> None:
         self.net = supervised(net)
-        taps = self.net.taps
+        taps = self.net.outputs
         self.loss = find_loss(loss)
         given = per_tap("companion_loss", loss if companion_loss is None else companion_loss, taps)
         self.companion_loss = {name: find_loss(each) for name, each in given.items()}
@@ -110,8 +121,16 @@ class Objective:
         self.norms = a_bool("norms", norms)
         self.average = a_bool("average", average)
         self.ignore_index = a_label("ignore_index", ignore_index)
+        self.distill, self.distill_temperature = distill, distill_temperature
+        self._distillation = Distillation(distill, distill_temperature)
+        if targets not in MEETINGS:
+            raise ObjectiveError(f"targets={targets!r}; {nearest(str(targets), MEETINGS)}")
+        self.targets = targets
+        self.class_weights = as_class_weights(class_weights, self.net.num_classes)
         used = (self.loss, *self.companion_loss.values())
-        self.named = tuple(name for name, each in LOSSES.items() if any(each is other for other in used))
+        self.named = tuple(
+            name for name, each in (LOSSES | DENSE_LOSSES).items() if any(each is other for other in used)
+        )
         self.check_classes()
         self._means: list[LossFunction] = []  # scalar losses that are known to be means
         self._watch = UntrainedCompanions(self.net)
@@ -126,31 +145,48 @@ class Objective:
         """Return the objective of the authors' Caffe code (companions cut off, no gamma); ``settings`` override."""
         return cls(net, **(CAFFE | settings))
 
+    @classmethod
+    def nnunet(cls, net: nn.Module, **settings: Any) -> "Objective":
+        """Return nnU-Net's weights: halved from resolution to resolution, the lowest 0, normalized; and its targets."""
+        alpha = by_resolution(net, nnunet)
+        given: dict[str, Any] = {
+            "loss": "dice_ce",
+            "alpha": {name: len(alpha) * each for name, each in alpha.items()},
+            "average": True,
+        }
+        return cls(net, **(given | {"schedule": "constant", "targets": "nearest"} | settings))
+
+    @classmethod
+    def monai(cls, net: nn.Module, mode: str = "exp", **settings: Any) -> "Objective":
+        """Return the sum that MONAI's ``DeepSupervisionLoss`` computes; mode: ``exp``, ``same`` or ``two``."""
+        given: dict[str, Any] = {"loss": "dice", "alpha": by_resolution(net, monai(mode)), "average": False}
+        return cls(net, **(given | {"schedule": "constant", "targets": "nearest"} | settings))
+
     def __call__(
         self, output: DeepOutput, labels: Tensor, *, progress: Number | None = None, weights: Tensor | None = None
     ) -> Loss:
         """Return F of one batch and its parts.
 
         labels: [B], integers in 0 to K-1; with ``softmax`` also class probabilities [B,K]; with your own loss,
-            anything it takes.
+            anything it takes. For dense scores [B,K,P]: class numbers [B,P] or [B,1,P], or class probabilities [B,K,P].
         progress: 0 at the start of training, 1 at its end; not needed by the schedule ``constant``.
-        weights: [B], the weight of each sample in the means.
+        weights: [B], the weight of each sample in the means; for dense scores also [B,P], that of each position.
         """
         check_output(output)
-        labels, weights = self.targets(output.scores, labels, weights)
+        answers = self.answers(output, labels, weights)
         self.check_taps(output)
+        count = len(output.scores) if answers.weights is None else answers.weights.sum()
         factor = factor_at(self.schedule, progress)
-        output_loss = self.mean_loss(self.loss, output.scores, labels, weights)
+        output_loss = self.mean_loss(self.loss, output.scores, answers)
         losses = {
-            name: self.mean_loss(self.companion_loss[name], scores, labels, weights)
+            name: self.taught(self.mean_loss(self.companion_loss[name], scores, answers), scores, output, answers)
             for name, scores in output.companions.items()
         }
         if not torch.compiler.is_compiling():
             self._watch.look(losses)
         p = self.margin_and_loss(self.net.output_layer if self.norms else None, output_loss)
-        count = torch.as_tensor(len(output.scores), device=p.device) if weights is None else weights.sum()
         brackets = {
-            name: self.margin_and_loss(self.net.head(name).classifier, loss) - self.gamma[name]
+            name: self.margin_and_loss(self.net.classifier(name), loss) - self.gamma[name]
             for name, loss in losses.items()
         }
         above = dict(zip(brackets, above_0(list(brackets.values()), count), strict=True))
@@ -173,21 +209,34 @@ class Objective:
             companion_losses={name: loss.detach() for name, loss in losses.items()},
         )
 
-    def targets(self, scores: Tensor, labels: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return labels and weights for the losses, both checked; an ignored sample has the weight 0."""
-        check_labels(labels, scores, self.named, self.ignore_index)
-        if weights is not None:
-            check_weights(weights, scores)
-        if are_class_numbers(labels):
-            labels = labels.long()
-        if self.ignore_index is None:
-            return labels, weights
-        kept = labels != self.ignore_index
-        return torch.where(kept, labels, 0), kept * (1.0 if weights is None else weights)
+    def taught(self, loss: Tensor, scores: Tensor, output: DeepOutput, answers: Answers | DenseTargets) -> Tensor:
+        """Return a companion's loss, mixed with that from the output's scores if there is distillation."""
+        if not self.distill:
+            return loss
+        if isinstance(answers, DenseTargets):
+            raise ObjectiveError(
+                f"distill={self.distill:g} with scores at every position; expected one vector of scores per sample; "
+                "use distill=0"
+            )
+        teacher = output.scores.float() if output.scores.dtype in HALF else output.scores
+        return self._distillation.mixed(
+            loss, self.mean_loss(self._distillation, scores, Answers(teacher, answers.weights))
+        )
 
-    def mean_loss(self, loss: LossFunction, scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    def answers(self, output: DeepOutput, labels: Tensor, weights: Tensor | None) -> Answers | DenseTargets:
+        """Return what the losses compare the scores with."""
+        answering = Answering(self.named, self.ignore_index, self.class_weights, self.targets)
+        if output.scores.ndim > 2:
+            return answering.dense(labels, output, weights, self.net.full_size)
+        self.check_classes()
+        return answering.answers(labels, output.scores, weights)
+
+    def mean_loss(self, loss: LossFunction, scores: Tensor, answers: Answers | DenseTargets) -> Tensor:
         """Return the (weighted) mean over the batch, in at least single precision; 0 if all samples are ignored."""
-        scores = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+        scores = scores.float() if scores.dtype in HALF else scores
+        if isinstance(answers, DenseTargets):
+            return dense_mean(loss, scores, answers, self.class_weights, self.check_scalar)
+        labels, weights = answers
         each = loss(scores, labels)
         if isinstance(each, Tensor) and each.ndim == 0 and weights is None:
             self.check_scalar(loss, scores, labels, each)
@@ -198,10 +247,7 @@ class Objective:
                 f"the loss returns {shape} for {len(scores)} samples; expected [B], one loss per sample (their mean "
                 f"will do without sample weights and ignore_index); use reduction='none' and average each sample"
             )
-        if weights is None:
-            return each.mean()
-        counted, total = torch.where(weights > 0, weights * each, 0.0), weights.sum()
-        return counted.sum() / torch.where(total > 0, total, 1.0)
+        return weighted_mean(each, weights)
 
     def check_scalar(self, loss: LossFunction, scores: Tensor, labels: Tensor, once: Tensor) -> None:
         """Raise an error for a loss that sums over the batch; checked once per loss, never inside a compiled step."""
@@ -221,7 +267,7 @@ class Objective:
 
     def check_classes(self) -> None:
         """Raise an error for a net with one score per sample if a loss compares classes."""
-        if self.net.num_classes == 1 and self.named:
+        if self.net.num_classes == 1 and self.named and not self.net.dense:
             raise ObjectiveError(
                 f"the loss {self.named[0]} with num_classes=1; expected at least two classes; build the model with "
                 f"two, or give a callable such as torch.nn.functional.binary_cross_entropy_with_logits"
@@ -241,7 +287,7 @@ def as_like(factor: Number, like: Tensor) -> Number:
     return factor.to(like) if isinstance(factor, Tensor) else factor
 
 
-def above_0(brackets: list[Tensor], count: Tensor) -> list[Tensor]:
+def above_0(brackets: list[Tensor], count: float | Tensor) -> list[Tensor]:
     """Whether each bracket of the batch is above zero; in distributed training the batch is that of all processes.
 
     ``count`` is the weight of this process's share of the batch.
@@ -252,32 +298,3 @@ def above_0(brackets: list[Tensor], count: Tensor) -> list[Tensor]:
     if torch.is_grad_enabled() and distributed.is_available() and distributed.is_initialized():
         distributed.all_reduce(value)  # the sign of the sum is the sign of the mean
     return list((value > 0).unbind())
-
-
-def supervised(net: nn.Module) -> DeeplySupervised:
-    """Return the supervised net inside the wrappers of DDP and torch.compile."""
-    inner: Any = net
-    while not isinstance(inner, DeeplySupervised):
-        inner = getattr(inner, "module", None) or getattr(inner, "_orig_mod", None)
-        if inner is None:
-            raise ObjectiveError(
-                f"net is a {type(net).__name__} without companions; expected what supervise(model, ...) returns"
-            )
-    return inner
-
-
-def per_tap(what: str, given: Any, taps: tuple[str, ...]) -> dict[str, Any]:
-    """Return tap name -> setting: one for all, one per tap in their order, or a mapping that names each tap."""
-    if isinstance(given, list | tuple):
-        if len(given) != len(taps):
-            raise ObjectiveError(f"{what} has {len(given)} values for {len(taps)} taps ({', '.join(taps)})")
-        return dict(zip(taps, given, strict=True))
-    if not isinstance(given, Mapping):
-        return dict.fromkeys(taps, given)
-    for name in given:
-        if name not in taps:
-            raise ObjectiveError(f"{what} names {name!r}, which is not tapped; {nearest(str(name), taps)}")
-    missing = [name for name in taps if name not in given]
-    if missing:
-        raise ObjectiveError(f"{what} has no value for {', '.join(missing)}; expected one for each tap, or one number")
-    return dict(given)

@@ -97,7 +97,8 @@ def name_of(schedule: Schedule) -> str:
 
 def is_number(given: object) -> bool:
     """Whether something is one number: of Python, of numpy, or a tensor without dimensions."""
-    return given.ndim == 0 if isinstance(given, Tensor) else isinstance(given, Real | torch.SymFloat)
+    kinds = (Real, torch.SymFloat)  # as a tuple: torch 2.6 cannot compile a union of types
+    return given.ndim == 0 if isinstance(given, Tensor) else isinstance(given, kinds)
 
 
 def holds(number: Number, law: Callable[[float], bool]) -> bool:

@@ -10,7 +10,7 @@ from statistics import mean
 import numpy as np
 
 from deepsup.config import Config
-from deepsup.data import KNOWN, load_data
+from deepsup.data import COMPOSED, KNOWN, load_data
 from deepsup.errors import ConfigError, nearest
 from deepsup.files import whole_file
 from deepsup.networks import describe
@@ -25,7 +25,7 @@ SPEED = {
     "cnn": 5000.0, "nin-mnist": 250.0, "nin-cifar10": 74.0,
     "nin-cifar100": 74.0, "nin-svhn": 60.0, "maxout-mnist": 250.0, "maxout-cifar10": 29.0, "maxout-svhn": 70.0,
     "stochastic-pooling-mnist": 300.0, "stochastic-pooling-cifar10": 200.0, "stochastic-pooling-svhn": 180.0,
-    "dropconnect-cifar10": 150.0, "dropconnect-svhn": 100.0, "tree-cifar100": 100.0,
+    "dropconnect-cifar10": 150.0, "dropconnect-svhn": 100.0, "tree-cifar100": 100.0, "unet-small": 500.0,
 }  # fmt: skip
 WORK_SPEED = {"fast": 2e10, "plain": 1.5e10}
 """Nets whose size is an option -> multiply-adds of forward passes per second in training, on two cores."""
@@ -120,9 +120,11 @@ def trainings(method: Method) -> list[Config]:
 
 def seconds(config: Config) -> float:
     """Return about how long one run takes on two cores."""
-    images = config.data.train_size or KNOWN[config.data.source].counts["train"] + (531_131 if config.data.extra else 0)
+    known = KNOWN | COMPOSED
+    images = config.data.train_size or known[config.data.source].counts["train"] + (531_131 if config.data.extra else 0)
     if config.network.name not in WORK_SPEED:
-        return 2 + images * config.total_epochs / SPEED[config.network.name]
+        width = float(config.network.options.get("width", 1.0))  # NIN's work grows with its square
+        return 2 + images * config.total_epochs * width**2 / SPEED[config.network.name]
     channels, side, _ = KNOWN[config.data.source].shape
     work = work_of(config.network.name, channels, side, json.dumps(config.network.options))
     smaller = mean((each / side) ** 2 for each in config.data.sides or (side,))
@@ -162,6 +164,8 @@ def smoked_row(row: Row, folder: Path, most: int) -> Row:
 
 def smoked_config(config: Config, folder: Path) -> Config:
     """Return a config that ends within a second or two."""
+    if config.data.source in COMPOSED:
+        return config.replace(train_size=16, epochs=1, batch_size=8, limit_steps=2, tensorboard=False, keep=1)
     small = config.network.name.startswith(("nin", "fast", "plain"))  # these take images of any size
     grey = config.data.source == "mnist"
     data = smoke_data(folder, channels=1 if grey else 3, side=12 if small else 28 if grey else 32)

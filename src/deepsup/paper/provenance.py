@@ -11,6 +11,11 @@ NOT_RECORDED = "not recorded"
 HEAD_LR = "head_lr 0.01 was picked on test digits of mnist-mini, before this study"
 HISTORY: dict[str, tuple[int | None, str]] = {
     "fig2b-nin": (0, "net, budget and candidates were set by runs on 5,000 held-out training digits"),
+    **dict.fromkeys(("fig2a-nin", "fig2c-nin", "robustness-nin", "pretraining-nin", "l1-l2-nin"),
+                    (0, "net, budget and candidates were set by runs on 5,000 held-out training digits")),
+    **dict.fromkeys(("gradient-variance", "fig3"),
+                    (1, "net and budget were set by a run on 5,000 held-out training images")),
+    "dense": (1, "settings with which the net learns at all were found with probability targets, on test scenes"),
     "when": (0, "widths and steps were set by the time that a run takes"),
     **dict.fromkeys(("fig2b", "fig2a", "fig2c", "robustness", "pretraining", "l1-l2"), (None, HEAD_LR)),
     "fast-mnist": (1, "chosen on 10,000 held-out digits; the last two changes, 12 epochs and no first companion, were "

@@ -127,7 +127,7 @@ def training_error(run: RunFolder) -> float:
 
 def variances(outcomes: Outcomes) -> dict[str, Any]:
     """The variance of each layer's gradient, mean over steps: DSN over CNN, seed by seed; the claim is on the first."""
-    dsn, cnn = RowId("DSN-SVM"), RowId("CNN-SVM")
+    dsn, cnn = (next(name for name in outcomes if name.method.startswith(kind)) for kind in ("DSN", "CNN"))
     found = {name: [variance_by_layer(run) for run in runs_of(outcome)] for name, outcome in outcomes.items()}
     pairs = list(zip(found[dsn], found[cnn], strict=False))
     rows, bars = [], {}

@@ -22,6 +22,7 @@ from deepsup.runs.environment import environment_now
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.train import train
 from deepsup.studies.compare import paired
+from deepsup.studies.engine import Engine
 from deepsup.studies.pool import pool
 from deepsup.studies.study import Outcome, Watcher, run_study
 
@@ -34,35 +35,48 @@ def reproduce(
     out: Path = Path("runs/reproduce"),
     *,
     jobs: int = 1,
+    engine: Engine | None = None,
     seeds: int | None = None,
     watch: Watcher = lambda *_: None,
 ) -> dict[str, Any]:
     """Run what is missing of one target, write ``record.json`` after each group of rows, and return the record.
 
     jobs: processes to train in at a time, each with its share of the cores.
+    engine: where to train, in place of ``jobs``: on a Ray cluster, for example.
     seeds: another number of seeds than the preset's.
     """
     check_preset(preset)
     if jobs < 1:
         raise ConfigError(f"jobs={jobs}; expected at least 1")
+    engine = engine or Engine(jobs=jobs)
     began, folder = time.monotonic(), record_folder(out, name, preset)
     record: dict[str, Any] = {}
-    for body in [theory_body(preset)] if name == "theory" else trained_bodies(name, preset, out, jobs, seeds, watch):
+    for body in [theory_body(preset)] if name == "theory" else trained_bodies(name, preset, out, engine, seeds, watch):
         record = {
             "target": name,
             "preset": preset,
-            "command": command_of(name, preset, jobs, seeds),
+            "command": command_of(name, preset, engine, seeds),
             **body,
-            "environment": environment_now() | {"cpu": torch.backends.cpu.get_cpu_capability(), "jobs": jobs},
+            "environment": environment_now()
+            | {"cpu": torch.backends.cpu.get_cpu_capability(), "jobs": engine.jobs or 1},
             "wall_minutes": round((time.monotonic() - began) / 60, 2),
         }
         write_whole(folder / "record.json", (json.dumps(record, indent=1) + "\n").encode())
     return record
 
 
-def command_of(name: str, preset: str, jobs: int, seeds: int | None) -> str:
+def command_of(name: str, preset: str, engine: Engine, seeds: int | None) -> str:
     """Return the command that makes a record again; the threads of a run follow from the jobs."""
-    return f"deepsup reproduce {name} --preset {preset} --jobs {jobs}" + (f" --seeds {seeds}" if seeds else "")
+    words = [
+        "deepsup",
+        "reproduce",
+        name,
+        "--preset",
+        preset,
+        *engine.options(),
+        *(["--seeds", str(seeds)] * bool(seeds)),
+    ]
+    return " ".join(words)
 
 
 def record_folder(out: Path, name: str, preset: str) -> Path:
@@ -85,13 +99,13 @@ def plan_of(name: str, preset: str, out: Path, seeds: int | None = None) -> Plan
 
 
 def trained_bodies(
-    name: str, preset: str, out: Path, jobs: int, seeds: int | None, watch: Watcher
+    name: str, preset: str, out: Path, engine: Engine, seeds: int | None, watch: Watcher
 ) -> Iterator[dict[str, Any]]:
     """Run the groups of a target one after the other; after each, yield what has come out so far."""
     plan = plan_of(name, preset, out, seeds)
     folder = out / (f"smoke-{plan.runs}" if preset == "smoke" else plan.runs)
     outcomes: dict[RowId, Outcome] = {}
-    with pool(jobs) as run_all:
+    with pool(engine, folder) as run_all:
         for place, group in enumerate(plan.groups, 1):
             prefix = f"part {place} of {len(plan.groups)}: " if len(plan.groups) > 1 else ""
 

@@ -3,32 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from deepsup.config import Config
-from deepsup.paper.plan import Panel, Place, Plan, Row, at
+from deepsup.paper.plan import Panel, Place, Plan, Row
 from deepsup.paper.row_id import RowId
-from deepsup.paper.study_targets import digits, four, told
+from deepsup.paper.study_targets import CANDIDATES, NIN, Candidates, candidates, digits, four, told, with_steps
 from deepsup.recipes import FLAT
-from deepsup.studies.compare import for_method
 from deepsup.studies.study import Method
 
-NIN = Config(
-    data="mnist", network="nin-mnist", network_options={"init": "he"}, normalize="none", batch_size=25,
-    tensorboard=False, gradient_every=0,
-)  # fmt: skip
-"""The paper's net with He initialization, under which it learns without companions too. Companions: the defaults."""
 PAPER_COMPANIONS = NIN.replace(head_lr=0.01, schedule="constant", **FLAT)
-STEPS = 1200
-"""Of every run, whatever its number of digits: 60 epochs of batch 25 at 500."""
 SEEDS = {500: 10, 250: 5, 1000: 5, 2000: 5, 5000: 5}
 """Number of digits -> seeds, in the order in which they are run."""
-Candidates = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
-CANDIDATES: Candidates = {
-    "CNN-Softmax": ((0.01, 0.03, 0.06, 0.1), ()),
-    "DSN-Softmax": ((0.03, 0.06), (0.3, 1.0)),
-    "CNN-SVM": ((0.003, 0.006, 0.01, 0.02), ()),
-    "DSN-SVM": ((0.01, 0.02), (0.3, 1.0)),
-}
-"""Method -> its learning rates and alphas: four combinations for each."""
 PAPER_CANDIDATES: Candidates = {
     "DSN-Softmax": ((0.03, 0.06), (0.3, 1.0)),
     "DSN-SVM": ((0.005, 0.01), (0.1, 0.3)),  # with alpha 1 the paper's companions diverge here
@@ -44,7 +27,7 @@ def sizes(preset: str) -> Plan:
     net = NIN.network.name
     groups = [sized(candidates(with_steps(NIN, size), CANDIDATES, seeds), net, size) for size, seeds in SEEDS.items()]
     as_printed = candidates(with_steps(PAPER_COMPANIONS, 500), PAPER_CANDIDATES, SEEDS[500])
-    groups[0] += sized(as_printed, net, 500, companions="paper")
+    groups.insert(1, sized(as_printed, net, 500, companions="paper"))
     pairs = pairs_of(net, SEEDS)
     pairs += [(replace(ours, companions="paper"), theirs) for ours, theirs in pairs_of(net, (500,))]
     return Plan(tuple(groups), f"fig2b-nin-{preset}", tuple(pairs), AXES)
@@ -69,18 +52,6 @@ def lenet_sizes(_preset: str) -> Plan:
         methods = four(config, "cpu", 10 if size == 500 else 5, 2 if size <= 500 else 1)
         groups.append(sized(methods, config.network.name, size))
     return Plan(tuple(groups), "fig2b-cpu", tuple(pairs_of("cnn", (250, 500, 1000, 2000))), AXES)
-
-
-def with_steps(config: Config, size: int) -> Config:
-    """Return a config of ``STEPS`` steps on so many digits."""
-    return config.replace(train_size=size, epochs=STEPS * config.run.batch_size // size)
-
-
-def candidates(config: Config, choices: Candidates, seeds: int) -> list[Method]:
-    """Return the methods with their learning rates and alphas to choose from."""
-    return [
-        Method(method, at(for_method(config, method), lrs, alphas), seeds) for method, (lrs, alphas) in choices.items()
-    ]
 
 
 def sized(methods: list[Method], network: str, size: int, companions: str = "") -> tuple[Row, ...]:

@@ -1,4 +1,9 @@
-"""The paper's figures and claims -> the rows to train: the four methods over epochs, rates and losses."""
+"""The paper's figures and claims -> the rows to train: the four methods over epochs, rates and losses.
+
+On a CPU a study has two versions: on the paper's net with He initialization, and (``lenet``) on a LeNet.
+"""
+
+from collections.abc import Mapping, Sequence
 
 from deepsup.config import Config, Phase
 from deepsup.paper.plan import Panel, Place, Plan, Row, at, differences
@@ -15,6 +20,24 @@ SMALL = Config(
 )  # fmt: skip
 """What the studies on few digits train on a CPU: a conventional CNN with the paper's two dropouts."""
 
+NIN = Config(
+    data="mnist", network="nin-mnist", network_options={"init": "he"}, normalize="none", batch_size=25,
+    tensorboard=False, gradient_every=0,
+)  # fmt: skip
+"""The paper's net with He initialization, under which it learns without companions too. Companions: the defaults."""
+STEPS = 1200
+"""Of every run of NIN on few digits, whatever their number: 60 epochs of batch 25 at 500."""
+Candidates = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
+CANDIDATES: Candidates = {
+    "CNN-Softmax": ((0.01, 0.03, 0.06, 0.1), ()),
+    "DSN-Softmax": ((0.03, 0.06), (0.3, 1.0)),
+    "CNN-SVM": ((0.003, 0.006, 0.01, 0.02), ()),
+    "DSN-SVM": ((0.01, 0.02), (0.3, 1.0)),
+}
+"""Method -> its learning rates and alphas on NIN: four combinations for each."""
+L1_CANDIDATES: Candidates = {"CNN-SVM": ((0.01, 0.02, 0.04, 0.08), ()), "DSN-SVM": ((0.02, 0.04), (0.3, 1.0))}
+"""The gradient of the plain hinge does not grow with the loss, so that it takes higher rates."""
+
 
 def digits(preset: str, size: int | None, epochs: int) -> Config:
     """Return the base of a study on MNIST: the paper's net and protocol, or the small net for a CPU."""
@@ -26,6 +49,22 @@ def digits(preset: str, size: int | None, epochs: int) -> Config:
 def rates(preset: str) -> tuple[float, ...]:
     """Return the learning rates to choose from: the paper's net under |w|^2 and C = 10 needs lower ones."""
     return (0.0003, 0.001, 0.003) if preset == "paper" else RATES
+
+
+def with_steps(config: Config, size: int) -> Config:
+    """Return a config of ``STEPS`` steps on so many digits."""
+    return config.replace(train_size=size, epochs=STEPS * config.run.batch_size // size)
+
+
+def candidates(config: Config, choices: Candidates, seeds: int, **trial: int) -> list[Method]:
+    """Return the methods with their learning rates and alphas to choose from.
+
+    trial: what is smaller in the runs that choose.
+    """
+    return [
+        Method(method, at(for_method(config, method), lrs, alphas), seeds, trial=lambda given: given.replace(**trial))
+        for method, (lrs, alphas) in choices.items()
+    ]
 
 
 def told(config: Config) -> str:
@@ -42,44 +81,66 @@ def four(config: Config, preset: str, seeds: int, searches: int, trial: dict[str
     ]  # fmt: skip
 
 
-def course(preset: str) -> Plan:
+def course(preset: str, lenet: bool = False) -> Plan:
     """Figs. 2a and 2c: the four methods on all digits, the test error after every epoch."""
-    config = digits(preset, None, 5).replace(test_every=1, batch_size=128)
-    trial = {} if preset == "paper" else {"train_size": 5000, "epochs": 4}
-    rows = tuple(Row(RowId(method.name), method, differs=told(config)) for method in four(config, preset, 3, 1, trial))
+    nin, preset = base_of(preset, lenet)
+    if nin:
+        config = NIN.replace(epochs=8, batch_size=64, test_every=1)
+        methods = candidates(config, CANDIDATES, 3, train_size=5000, epochs=4)
+    else:
+        config = digits(preset, None, 5).replace(test_every=1, batch_size=128)
+        methods = four(config, preset, 3, 1, {} if preset == "paper" else {"train_size": 5000, "epochs": 4})
+    rows = tuple(Row(RowId(method.name), method, differs=told(config)) for method in methods)
     pairs = (("DSN-Softmax", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-SVM", "CNN-Softmax"))
-    return Plan((rows,), f"fig2a-{preset}", tuple((RowId(ours), RowId(theirs)) for ours, theirs in pairs))
+    return Plan((rows,), folder("fig2a", preset, nin), tuple((RowId(ours), RowId(theirs)) for ours, theirs in pairs))
 
 
-def robustness(preset: str) -> Plan:
+def base_of(preset: str, lenet: bool) -> tuple[bool, str]:
+    """Return whether a study trains NIN with He initialization, and the preset that its other settings follow."""
+    return preset == "cpu" and not lenet, "cpu" if lenet else preset
+
+
+def folder(name: str, preset: str, nin: bool) -> str:
+    """Return the folder of a study's runs."""
+    return f"{name}-nin-cpu" if nin else f"{name}-{preset}"
+
+
+def robustness(preset: str, lenet: bool = False) -> Plan:
     """The error over a grid of learning rates, the companions' settings left as they are by default."""
-    config = digits(preset, 1000, 20)
-    grid = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3) if preset == "cpu" else (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+    nin, preset = base_of(preset, lenet)
+    config = with_steps(NIN, 500) if nin else digits(preset, 1000, 20)
+    grid: Sequence[float] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+    if nin:
+        grid = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2)
+    elif preset == "paper":
+        grid = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
     rows = tuple(
         Row(RowId(method, lr=lr), Method(f"{method}, lr {lr:g}", at(for_method(config, method), (lr,)), 3), None,
             told(config), (Place(method, lr),))
         for method in METHODS for lr in grid
     )  # fmt: skip
-    return Plan((rows,), f"robustness-{preset}", panels=(Panel("learning rate"),))
+    return Plan((rows,), folder("robustness", preset, nin), panels=(Panel("learning rate"),))
 
 
-def pretraining(preset: str) -> Plan:
+def pretraining(preset: str, lenet: bool = False) -> Plan:
     """Greedy layer-wise supervised pre-training and fine-tuning, joint training, and the plain net: equal epochs."""
-    stage = 10 if preset == "cpu" else 25
-    whole = digits(preset, 1000, 4 * stage).replace(
-        epochs=4 * stage, anneal="step", anneal_at=(3 * stage,), taps=("network",)
-    )
+    nin, preset = base_of(preset, lenet)
+    stage = 15 if nin else 10 if preset == "cpu" else 25
+    base = with_steps(NIN, 500) if nin else digits(preset, 1000, 4 * stage)
+    whole = base.replace(epochs=4 * stage, anneal="step", anneal_at=(3 * stage,), taps=("network",))
+    plans = CANDIDATES if nin else dict.fromkeys(METHODS, (rates(preset), ALPHAS))
     joint, plain = for_method(whole, "DSN-SVM"), for_method(whole, "CNN-SVM")
-    layers = ("conv1", "conv2") if preset == "cpu" else ("conv1", "conv2", "conv3")
-    stages = {f"lr{lr:g}": greedy(joint, lr, layers, stage) for lr in rates(preset)}
+    layers = ("conv1", "conv2") if preset == "cpu" and not nin else ("conv1", "conv2", "conv3")
+    stages = {f"lr{lr:g}": greedy(joint, lr, layers, stage) for lr in plans["CNN-SVM"][0]}
     methods = {
-        RowId("DSN-SVM"): Method("DSN-SVM, joint", at(joint, rates(preset), ALPHAS), 5),
-        RowId("CNN-SVM"): Method("CNN-SVM, plain", at(plain, rates(preset)), 5),
+        RowId("DSN-SVM"): Method("DSN-SVM, joint", at(joint, *plans["DSN-SVM"]), 5),
+        RowId("CNN-SVM"): Method("CNN-SVM, plain", at(plain, *plans["CNN-SVM"]), 5),
         RowId("greedy"): Method("greedy pre-training", stages, 5),
     }
     pairs = (("DSN-SVM", "greedy"), ("DSN-SVM", "CNN-SVM"), ("greedy", "CNN-SVM"))
     rows = tuple(Row(name, method, differs=told(whole)) for name, method in methods.items())
-    return Plan((rows,), f"pretraining-{preset}", tuple((RowId(ours), RowId(theirs)) for ours, theirs in pairs))
+    compared = tuple((RowId(ours), RowId(theirs)) for ours, theirs in pairs)
+    return Plan((rows,), folder("pretraining", preset, nin), compared)
 
 
 def greedy(config: Config, lr: float, layers: tuple[str, ...], stage: int) -> Config:
@@ -89,40 +150,45 @@ def greedy(config: Config, lr: float, layers: tuple[str, ...], stage: int) -> Co
     return config.replace(lr=lr, phases=(*(Phase(stage, lr, only=layer) for layer in layers), tuning))
 
 
-def hinges(preset: str) -> Plan:
+def hinges(preset: str, lenet: bool = False) -> Plan:
     """L1 against L2: the plain and the squared hinge, with companions and without."""
-    config = digits(preset, 1000, 20)
+    nin, preset = base_of(preset, lenet)
+    config = with_steps(NIN, 500) if nin else digits(preset, 1000, 20)
+    same = dict.fromkeys(METHODS, (rates(preset), ALPHAS))
+    losses = {"L2": ("squared_hinge", CANDIDATES if nin else same), "L1": ("hinge", L1_CANDIDATES if nin else same)}
     methods = {
         RowId(method, loss=loss): Method(
-            f"{method}, {name}", at(for_method(config, method).replace(loss=loss), rates(preset), ALPHAS), 5
+            f"{method}, {name}", at(for_method(config, method).replace(loss=loss), *choices[method]), 5
         )
-        for method in ("DSN-SVM", "CNN-SVM") for name, loss in (("L2", "squared_hinge"), ("L1", "hinge"))
+        for method in ("DSN-SVM", "CNN-SVM") for name, (loss, choices) in losses.items()
     }  # fmt: skip
     pairs = tuple(
         (RowId(method, loss="squared_hinge"), RowId(method, loss="hinge")) for method in ("DSN-SVM", "CNN-SVM")
     )
     rows = tuple(Row(name, method, differs=told(config)) for name, method in methods.items())
-    return Plan((rows,), f"l1-l2-{preset}", pairs)
+    return Plan((rows,), folder("l1-l2", preset, nin), pairs)
 
 
 def cifar_pair(preset: str) -> Plan:
     """Gradient variance and Fig. 3: the paper's net on CIFAR-10, with companions and without."""
     full = find_recipe("dsn-cifar10").replace(tensorboard=False, gradient_every=1)
-    config, chosen, seeds = full, rates("paper"), 3
+    config, chosen, seeds, loss, cut = full, rates("paper"), 3, "SVM", {}
+    differs = ""
     if preset == "cpu":
+        # softmax: under the squared hinge this net needs more steps before it learns
         config = full.replace(
-            train_size=2000, epochs=5, batch_size=32, anneal="triangular", anneal_at=(), norms=False, balance=1.0,
-            schedule="constant", taps=("conv1", "conv2", "conv3"),
+            network_options={"init": "he", "width": 0.5}, train_size=10_000, epochs=10, batch_size=50,
+            anneal="triangular", anneal_at=(), norms=False, balance=1.0, schedule="constant", normalize="standardize",
+            taps=("conv1", "conv2", "conv3"),
         )  # fmt: skip
-        chosen, seeds = (0.005, 0.02), 1
-    cut = {"train_size": 500, "epochs": 3} if preset == "cpu" else {}
-    differs = differences(config, full)
-    if preset == "cpu":
-        differs += "; no |w|^2, C = 1, alpha constant; taps on the raw convolutions, as the authors' code has them"
+        chosen, loss, cut = (0.01, 0.03), "Softmax", {"train_size": 5000, "epochs": 4}
+        differs = f"{differences(config, full)}; half of NIN's width, He initialization, softmax; no |w|^2, alpha "
+        differs += "constant; taps on the raw convolutions, as the authors' code has them"
+    names = (f"DSN-{loss}", f"CNN-{loss}")
     rows = tuple(
         Row(RowId(method),
             Method(method, at(for_method(config, method), chosen), seeds, trial=lambda given: given.replace(**cut)),
             differs=differs)
-        for method in ("DSN-SVM", "CNN-SVM")
+        for method in names
     )  # fmt: skip
-    return Plan((rows,), f"nin-cifar10-{preset}", ((RowId("DSN-SVM"), RowId("CNN-SVM")),))
+    return Plan((rows,), f"nin-cifar10-{preset}", ((RowId(names[0]), RowId(names[1])),))

@@ -7,6 +7,7 @@ from typing import Any
 
 from deepsup.errors import ConfigError, nearest
 from deepsup.paper import readings
+from deepsup.paper.dense_targets_study import dense
 from deepsup.paper.fast_targets import FAST, fast, few
 from deepsup.paper.plan import Plan
 from deepsup.paper.printed import TABLES
@@ -30,28 +31,36 @@ class Target:
     """Outcomes -> more of the record: ``rows``, ``tests`` and ``figure``."""
 
 
+def no_reading(_outcomes: Outcomes) -> dict[str, Any]:
+    """Read nothing beyond the test errors."""
+    return {}
+
+
+STUDIES: dict[str, tuple[str, Callable[..., Plan], Callable[[Outcomes], dict[str, Any]]]] = {
+    "fig2a": ("Fig. 2a: test error of the four methods over training", course, readings.course),
+    "fig2c": ("Fig. 2c: training and test error of CNN and DSN", course, readings.generalisation),
+    "robustness": ("Error over a grid of learning rates", robustness, readings.spread),
+    "pretraining": ("Greedy pre-training against joint training", pretraining, no_reading),
+    "l1-l2": ("The plain hinge (L1) against the squared one (L2)", hinges, no_reading),
+}
+"""Studies on digits, each on two nets: title, plan and what is read off its runs."""
 TARGETS = {
     "fig2b-nin": Target("Fig. 2b: test error against the number of training digits, NIN", sizes, readings.gains),
     "fig2b": Target(
         "Fig. 2b on a LeNet: test error against the number of training digits", lenet_sizes, readings.gains
     ),
     "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),
-    "fig2a": Target("Fig. 2a: test error of the four methods over training, MNIST", course, readings.course),
-    "fig2c": Target("Fig. 2c: training and test error of CNN and DSN, MNIST", course, readings.generalisation),
-    "mnist": Target(TABLES["mnist"].title, partial(table, "mnist")),
+    **{f"{name}-nin": Target(f"{title}, NIN, MNIST", plan, read) for name, (title, plan, read) in STUDIES.items()},
+    **{name: Target(f"{title}, a LeNet, MNIST", partial(plan, lenet=True), read)
+       for name, (title, plan, read) in STUDIES.items()},
     "gradient-variance": Target(
         "The variance of the first convolution's gradient, DSN over CNN, CIFAR-10", cifar_pair, readings.variances
     ),
     "fig3": Target("Fig. 3: feature maps of the first convolution, CIFAR-10", cifar_pair, readings.maps),
-    "robustness": Target("Error over a grid of learning rates, MNIST", robustness, readings.spread),
-    "pretraining": Target("Greedy pre-training against joint training, MNIST", pretraining),
-    "l1-l2": Target("The plain hinge (L1) against the squared one (L2), MNIST", hinges),
-    "cifar100": Target(TABLES["cifar100"].title, partial(table, "cifar100")),
-    "svhn": Target(TABLES["svhn"].title, partial(table, "svhn")),
-    "cifar10": Target(TABLES["cifar10"].title, partial(table, "cifar10")),
-    "cifar10-augmented": Target(TABLES["cifar10-augmented"].title, partial(table, "cifar10-augmented")),
+    **{name: Target(printed.title, partial(table, name)) for name, printed in TABLES.items()},
     **{name: Target(f"{TABLES[table_].title}, by the recipe {name}", partial(fast, name))
        for name, table_ in FAST.items()},
+    "dense": Target("Segmentation: how masks meet side outputs of a lower resolution, scenes of small digits", dense),
     "fast-few": Target("Companions on the net fast with few images, CIFAR-10", few),
 }  # fmt: skip
 """In the order in which ``all`` runs them; ``theory`` trains nothing and comes after."""

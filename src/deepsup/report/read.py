@@ -14,7 +14,24 @@ from deepsup.runs.folder import RESULT, RunFolder
 
 REMEDY = "expected what deepsup wrote; train or inspect it again"
 OLDER_RESULT = {f"{name.removesuffix('?')}?": shape for name, shape in RESULT.items()}
+EXITS = {
+    "exits": {"*": {"share": float, "error": float}}, "thresholds": {"*": (float, type(None))}, "speedup": {"*": float},
+    "validation": {"plain_error": float}, "curve": [{"cost": float, "error": float, "multiply_adds": float}],
+    "shown": [{"exit": str, "label": str, "said": str, "index": int, "confidence": float}],
+}  # fmt: skip
 COMPARISON = {"methods": {"*": {"runs?": [str]}}, "differences?": {"*": {}}, "config?": {}}
+
+_TRIAL = {
+    "method": str, "number": int, "state": str, "validation_error": (float, type(None)), "settings": {},
+    "seconds": float,
+}  # fmt: skip
+_METHOD = {
+    "trials": int, "states": {"*": int}, "validation_error": (float, type(None)), "settings": {}, "seconds": float,
+}  # fmt: skip
+SWEEP = {
+    "best": {"method": str, "config?": str}, "methods": {"supervised": _METHOD, "plain": _METHOD}, "trials": [_TRIAL],
+    "space": {"*": (dict, list)}, "config": {}, "validation_images": int,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +48,10 @@ class RunRecord:
     """What its layers know: see docs/insight.md."""
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     """Images and maps that belong to ``insight``."""
+    exits: dict[str, Any] = field(default_factory=dict)
+    """Its early exits: see docs/exits.md."""
+    exit_images: dict[str, np.ndarray] = field(default_factory=dict)
+    """Images that leave at each of them."""
     own_label: str = ""
     """The label that distinguishes it from other runs of its method on a page."""
 
@@ -64,6 +85,54 @@ class Comparison:
     runs: dict[str, list[RunRecord]]
 
 
+@dataclass(frozen=True, eq=False)
+class SweepRecord:
+    """What ``deepsup sweep`` has left."""
+
+    name: str
+    folder: Path
+    table: dict[str, Any]
+
+    @property
+    def methods(self) -> dict[str, dict[str, Any]]:
+        """``supervised`` and ``plain``, with what was found."""
+        methods: dict[str, dict[str, Any]] = self.table["methods"]
+        return methods
+
+    @property
+    def space(self) -> dict[str, Any]:
+        """Setting -> its range or choices."""
+        space: dict[str, Any] = self.table["space"]
+        return space
+
+    def counted(self, method: str) -> list[dict[str, Any]]:
+        """Return the trials of a method, as many as both methods have."""
+        mine = [trial for trial in self.table["trials"] if trial["method"] == method]
+        return mine[: self.methods[method]["trials"]]
+
+    def errors(self) -> list[float]:
+        """Return the validation errors of all trials that have one."""
+        return [
+            trial["validation_error"]
+            for method in self.methods
+            for trial in self.counted(method)
+            if trial["validation_error"] is not None
+        ]
+
+    def points(self, name: str, method: str) -> list[tuple[Any, float]]:
+        """Return the values of a setting with their errors, of trials that were trained to their end."""
+        return [
+            (trial["settings"][name], trial["validation_error"])
+            for trial in self.counted(method)
+            if trial["state"] == "complete" and name in trial["settings"]
+        ]
+
+
+def read_sweep(folder: Path) -> SweepRecord:
+    """Read the folder of a sweep."""
+    return SweepRecord(folder.resolve().name, folder, read_json(folder / "sweep.json", SWEEP, REMEDY))
+
+
 def read_run(folder: Path) -> RunRecord:
     """Read a run folder."""
     run = RunFolder(folder)
@@ -78,6 +147,8 @@ def read_run(folder: Path) -> RunRecord:
         result=read_object(folder / "result.json", OLDER_RESULT),
         insight=read_object(run.insight_file(".json")) or {},
         arrays=read_arrays(run.insight_file(".npz")),
+        exits=read_object(folder / "exits.json", EXITS) or {},
+        exit_images=read_arrays(folder / "exits.npz"),
     )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from deepsup.report import insight_figures
 from deepsup.report import layer_figures as layers
 from deepsup.report import training_figures as training
+from deepsup.report.dense_page import dense_sections
+from deepsup.report.exit_page import exit_section
 from deepsup.report.labels import NONE, shown
 from deepsup.report.page import PageTable, Picture, Section
 from deepsup.report.read import RunRecord
@@ -58,6 +60,8 @@ def run_outcome(run: RunRecord) -> str:
     images = f"{result['test_images']:,} test images" if result.get("test_images") else "the test images"
     hidden = ", ".join(f"{percent(error)} at {tap}" for tap, error in (result.get("companions") or {}).items())
     own = f"; the errors of its companions are {hidden}" if hidden else ""
+    if "metrics" in result:
+        return f"Its error on {images} (100 % minus the mean IoU) is {percent(result['error'])}{own}."
     return f"It is wrong on {percent(result['error'])} of {images}{own}."
 
 
@@ -77,7 +81,8 @@ def data_name(run: RunRecord) -> str:
 
 def run_sections(run: RunRecord, several: bool) -> list[Section]:
     """Return all sections of one run."""
-    parts = [summary(run), knows(run), course(run), mistakes(run), maps(run), settings(run)]
+    seen = dense_sections(run) or [knows(run)]
+    parts = [summary(run), *seen, course(run), mistakes(run), exit_section(run), maps(run), settings(run)]
     for part in parts:
         if several:
             part.set_apart(run.name)
@@ -91,7 +96,10 @@ def summary(run: RunRecord) -> Section:
     state = "finished" if run.result is not None else f"running or stopped, epoch {len(run.metrics)} of {planned}"
     cards = [
         ("test error", percent(result.get("error"))),
-        ("training error, last epoch", percent(last.get("error"))),
+        (
+            "wrong pixels in training" if "metrics" in result else "training error, last epoch",
+            percent(last.get("error")),
+        ),
         ("method", run.method),
         ("network", str(run.config.get("network", "?"))),
         ("data", data_name(run)),

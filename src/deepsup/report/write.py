@@ -1,4 +1,4 @@
-"""Write one HTML page about runs and comparisons."""
+"""Write one HTML page about runs, comparisons and sweeps."""
 
 import os
 from collections.abc import Sequence
@@ -12,19 +12,20 @@ from deepsup.report.comparison_page import comparison_lead, comparison_sections,
 from deepsup.report.labels import labelled, unique_names
 from deepsup.report.method_figures import draw_sizes
 from deepsup.report.page import Section, render, save_drawings
-from deepsup.report.read import Comparison, RunRecord, read_comparison, read_run
+from deepsup.report.read import Comparison, RunRecord, SweepRecord, read_comparison, read_run, read_sweep
 from deepsup.report.run_page import run_lead, run_sections, run_title, several_lead, side_by_side
+from deepsup.report.sweep_page import sweep_lead, sweep_sections, sweep_title
 
 
 def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = None) -> Path:
-    """Write one self-contained page about runs and comparisons; return its path.
+    """Write one self-contained page about runs, comparisons and sweeps; return its path.
 
     out: the file (default: ``report.html`` in the first folder).
     Its figures are written to ``plots/`` next to it, as PNG and SVG.
     """
     paths = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
     if not paths:
-        raise RunError("no run given; expected at least one folder of deepsup train or deepsup compare")
+        raise RunError("no run given; expected at least one folder of deepsup train, compare or sweep")
     # records of the right types can still contradict each other, which shows only when they are drawn
     with faults_named(" and ".join(map(str, paths)), RunError, "expected records that deepsup wrote; inspect it again"):
         sections, page = drawn(paths)
@@ -41,11 +42,15 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
 def drawn(paths: Sequence[Path]) -> tuple[list[Section], str]:
     """Return the sections of the page and its HTML."""
     compared = [path for path in paths if (path / "comparison.json").is_file()]
+    swept = [path for path in paths if (path / "sweep.json").is_file()]
     names = unique_names(compared)
     comparisons = [replace(read_comparison(path), name=name) for path, name in zip(compared, names, strict=True)]
-    runs = labelled([read_run(path) for path in paths if path not in compared])
-    sections = all_sections(comparisons, runs)
-    return sections, render(title_of(comparisons, runs), lead_of(comparisons, runs), sections)
+    sweeps = [replace(read_sweep(path), name=name) for path, name in zip(swept, unique_names(swept), strict=True)]
+    runs = labelled([read_run(path) for path in paths if path not in (*compared, *swept)])
+    sections = [each for one in sweeps for each in sweep_sections(one, several=len(paths) > 1)]
+    sections += all_sections(comparisons, runs)
+    leads = [sweep_lead(one) for one in sweeps] + lead_of(comparisons, runs)
+    return sections, render(title_of(sweeps, comparisons, runs), leads, sections)
 
 
 def all_sections(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> list[Section]:
@@ -64,11 +69,12 @@ def all_sections(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -
     return sections
 
 
-def title_of(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> str:
+def title_of(sweeps: Sequence[SweepRecord], comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> str:
     """Return the title of the page."""
-    if len(comparisons) + len(runs) == 1:
-        return comparison_title(comparisons[0]) if comparisons else run_title(runs[0])
-    names = [comparison.name for comparison in comparisons] + [run.name for run in runs]
+    if len(sweeps) + len(comparisons) + len(runs) == 1:
+        titles = [*map(sweep_title, sweeps), *map(comparison_title, comparisons), *map(run_title, runs)]
+        return titles[0]
+    names = [each.name for group in (sweeps, comparisons, runs) for each in group]
     return f"Side by side: {', '.join(names[:4])}" + (" and more" if len(names) > 4 else "")
 
 

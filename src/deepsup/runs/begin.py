@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deepsup.config import Config
-from deepsup.data import KNOWN
+from deepsup.data import NAMED
 from deepsup.errors import RunError
 from deepsup.runs.folder import RunFolder
 
@@ -20,7 +20,7 @@ MENDING = frozenset({"lr", "head_lr", "alpha"})
 def default_name(config: Config) -> str:
     """Return a folder name from network, data, method, loss and seed, and a digest of all other settings."""
     plain = config.supervision.taps in (("none",), ())
-    data = config.data.source if config.data.source in KNOWN else Path(config.data.source).stem
+    data = config.data.source if config.data.source in NAMED else Path(config.data.source).stem
     words = [
         config.network.name.replace(":", "."),
         data,
@@ -29,7 +29,7 @@ def default_name(config: Config) -> str:
         f"seed{config.run.seed}",
     ]
     said = {"loss", "seed"} | ({"taps"} if config.supervision.taps == ("none",) else set())
-    said |= {"data"} if config.data.source in KNOWN else set()
+    said |= {"data"} if config.data.source in NAMED else set()
     said |= {"network"} if ":" not in config.network.name else set()
     defaults = Config().to_dict()
     rest = {key: value for key, value in config.to_dict().items() if key not in said and value != defaults[key]}
@@ -41,7 +41,7 @@ def default_name(config: Config) -> str:
 def with_whole_path(config: Config) -> Config:
     """Return the config with the absolute path of the user's own data, because a run may be read from elsewhere."""
     path = Path(config.data.source).expanduser()
-    if config.data.source in KNOWN or not path.exists():
+    if config.data.source in NAMED or not path.exists():
         return config
     return config.replace(data=str(path.resolve()))
 

@@ -13,6 +13,7 @@ import torch
 from deepsup.data import Part, read_image_files
 from deepsup.errors import DataError, RunError
 from deepsup.insight import Measurement, error_percent
+from deepsup.runs.dense_files import named_metrics, predict_masks
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import Model, load_model
 from deepsup.runs.run_data import data_to_test
@@ -31,6 +32,8 @@ def evaluate(runs: Sequence[RunFolder], data: str | os.PathLike[str] | None = No
     for run, model in zip(runs, models, strict=True):
         check_fits(run, model, name, classes, test)
     labels = torch.from_numpy(test.labels)
+    if models[0].dense:
+        return evaluate_dense(runs, models, test, classes)
     measured = [model.measure(test.images, labels) for model in models]
     return {
         "error": error_percent(averaged(measured), labels),
@@ -39,6 +42,24 @@ def evaluate(runs: Sequence[RunFolder], data: str | os.PathLike[str] | None = No
         "images": len(labels),
         "epochs": max(run.result["epochs"] for run in runs),
         "seconds": sum(run.result["seconds"] for run in runs),
+    }
+
+
+def evaluate_dense(
+    runs: Sequence[RunFolder], models: Sequence[Model], test: Part, classes: Sequence[str]
+) -> dict[str, Any]:
+    """Return the errors of a dense run and its metrics; several are not averaged."""
+    if len(runs) > 1:
+        raise RunError(f"{len(runs)} runs with a score per pixel; expected one; evaluate each by itself")
+    found = models[0].measure_dense(test.images, torch.from_numpy(test.labels))
+    return {
+        "error": found.error,
+        "companions": found.companion_errors,
+        "metrics": {name: named_metrics(each, classes) for name, each in found.scored.items()},
+        "runs": {str(runs[0].folder): found.error},
+        "images": len(test),
+        "epochs": runs[0].result["epochs"],
+        "seconds": runs[0].result["seconds"],
     }
 
 
@@ -54,6 +75,11 @@ def check_fits(run: RunFolder, model: Model, name: str, classes: tuple[str, ...]
             f"{name} has {listed(classes)}, {run.folder} was trained on {listed(model.classes)}; expected the same "
             "classes"
         )
+    if part.dense != model.dense:
+        kinds = ("a mask per image", "one label per image")
+        raise DataError(
+            f"{name} has {kinds[model.dense]}, {run.folder} was trained on {kinds[not model.dense]}; expected the same"
+        )
     shape = part.images.shape[1:]
     if shape != model.shape:
         raise DataError(
@@ -68,11 +94,21 @@ def listed(classes: tuple[str, ...]) -> str:
     return f"{len(classes)} classes ({', '.join(classes[:5])}{more})"
 
 
-def predict(run: RunFolder, files: Sequence[str | os.PathLike[str]]) -> list[dict[str, Any]]:
-    """Return a label and a confidence (the softmax of the scores) for every image file, also of each companion."""
+def predict(
+    run: RunFolder, files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None
+) -> list[dict[str, Any]]:
+    """Return a label and a confidence (the softmax of the scores) for every image file, also of each companion.
+
+    A dense run writes a mask for each file to the folder ``out`` (by default ``predictions`` in the run's) and returns
+    its path and the share of each class.
+    """
     if not files:
         raise DataError("no image file given; expected at least one")
     model = load_model(run)
+    if model.dense:
+        return predict_masks(model, files, run.folder / "predictions" if out is None else Path(out))
+    if out is not None:
+        raise RunError(f"{run.folder} predicts one label per image, so there is nothing to write; leave --out away")
     measured = model.measure(read_image_files([Path(file) for file in files], model.shape))
     answers = []
     for index, file in enumerate(files):

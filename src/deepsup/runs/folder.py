@@ -6,6 +6,7 @@ split.json          the user's own images only: which of them are in the trainin
 metrics.jsonl       one JSON object per epoch
 result.json         written at the end: test error, companions' errors, epochs, seconds
 insight.json, .npz  what the layers know about the test images: confusion, mistakes; after inspect also probes and maps
+exits.json, .npz    after deepsup exits: thresholds of its early exits, what was measured, images that leave at each
 diverged.json       how training diverged, until the run is resumed; changes.json: with which lr or alpha it was resumed
 checkpoints/        the checkpoints for --resume
 .lock               while a process trains: which one
@@ -31,6 +32,7 @@ _NUMBER = (float, type(None))
 RESULT = {
     "error": _NUMBER, "companions": {"*": float}, "epochs": int, "seconds": float, "validation_error?": _NUMBER,
     "steps?": int, "limited?": bool, "train_images?": int, "test_images?": int, "best_epoch?": (int, type(None)),
+    "metrics?": {},
 }  # fmt: skip
 SPLIT = {
     "classes": [str], "shape": [int], "trained": [str],

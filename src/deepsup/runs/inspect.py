@@ -43,6 +43,7 @@ def inspect(run: RunFolder, layer: str | None = None) -> dict[str, Any]:
     its network would have.
     """
     model = load_model(run)
+    check_labels_only(run, model)
     data = data_of(run, model.config)
     check_fits(run, model, data.name, data.classes, data.test)
     train, test = tensors(data.train), tensors(data.test)
@@ -57,11 +58,21 @@ def inspect(run: RunFolder, layer: str | None = None) -> dict[str, Any]:
     return write_insight(run, measured, data.test.images, data.classes, more, arrays | pictures)
 
 
+def check_labels_only(run: RunFolder, model: Model) -> None:
+    """Refuse a run with a score per pixel: probes and mistakes are of whole images."""
+    if model.dense:
+        raise RunError(
+            f"{run.folder} scores every pixel; expected a run with one label per image; deepsup evaluate and deepsup "
+            f"report show the side outputs of this one"
+        )
+
+
 def inspect_image(
     run: RunFolder, file: str | os.PathLike[str], layer: str | None = None
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return how each layer classifies one image file, and its feature maps; without companions, by probes."""
     model = load_model(run)
+    check_labels_only(run, model)
     image = read_image_files([Path(file)], model.shape)
     pixels, labels = to_tensor(image), torch.zeros(1, dtype=torch.long)
     measured = model.measure(image, labels)

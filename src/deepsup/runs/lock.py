@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import platform
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,10 @@ except ImportError:  # Windows
 
 NAME = ".lock"
 logger = logging.getLogger("deepsup")
+
+
+class LockedError(RunError):
+    """A run folder in which another process trains."""
 
 
 @contextmanager
@@ -73,7 +78,7 @@ def lock(file: int, path: Path) -> None:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise RunError(
+        raise LockedError(
             f"{path.parent} is being trained by {owner(path)}; wait until that has ended, or choose another --out"
         ) from None
     except OSError as error:  # some network file systems have no locks
@@ -82,6 +87,11 @@ def lock(file: int, path: Path) -> None:
 
 def owner(path: Path) -> str:
     """Return who wrote a lock file, in words."""
+    for _ in range(50):  # between locking the file and writing a name into it, it is empty
+        with suppress(OSError):
+            if path.stat().st_size:
+                break
+        time.sleep(0.01)
     try:
         who = json.loads(path.read_bytes())
         here = who["machine"] == platform.node()

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from deepsup.data import Dataset, Part
-from deepsup.insight import Measurement, layers_facts, measure
+from deepsup.insight import DenseMeasurement, Measurement, layers_facts, measure, measure_dense
 from deepsup.preprocess import Normalizer, to_tensor
 from deepsup.runs.folder import RunFolder
 from deepsup.training import Callback, checkpoint
@@ -29,18 +29,21 @@ class Measuring(Callback):
         if _due(epoch, config.run.test_every):
             measured = self.measure(training, self.data.test) if first else None
             record["test_error"], record["test_companions"] = self.share(training, measured)
-            if measured is not None:
+            if isinstance(measured, Measurement):
                 record["test_layers"] = layers_facts(measured)
 
     def errors(self, training: Training, part: Part) -> tuple[float, dict[str, float]]:
         """Return the errors of the output and of the companions on a part, the same in all processes."""
         return self.share(training, self.measure(training, part) if training.processes.first else None)
 
-    def measure(self, training: Training, part: Part) -> Measurement:
+    def measure(self, training: Training, part: Part) -> Measurement | DenseMeasurement:
         """Measure the trained net on a part, in this process."""
-        return measure(training.trained, to_tensor(part.images), torch.from_numpy(part.labels), self.normalize)
+        how = measure_dense if part.dense else measure
+        return how(training.trained, to_tensor(part.images), torch.from_numpy(part.labels), self.normalize)
 
-    def share(self, training: Training, measured: Measurement | None) -> tuple[float, dict[str, float]]:
+    def share(
+        self, training: Training, measured: Measurement | DenseMeasurement | None
+    ) -> tuple[float, dict[str, float]]:
         """Return the errors that the first process measured, in all processes."""
         taps = training.net.taps
         values = torch.zeros(1 + len(taps), dtype=torch.float64)

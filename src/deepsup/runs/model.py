@@ -17,7 +17,7 @@ from deepsup.config import Config
 from deepsup.data.dataset import Images
 from deepsup.errors import RunError
 from deepsup.files import write_whole
-from deepsup.insight import Measurement, measure
+from deepsup.insight import DenseMeasurement, Measurement, measure, measure_dense
 from deepsup.preprocess import Normalizer, to_tensor
 from deepsup.reading import check, decoded, faults_named, reason, size_of_regular
 from deepsup.runs.folder import RunFolder
@@ -40,6 +40,16 @@ class Model:
     shape: tuple[int, ...]
     """Of one image: [C,H,W]."""
     config: Config
+
+    @property
+    def dense(self) -> bool:
+        """Whether the net scores every pixel."""
+        return self.net.dense
+
+    def measure_dense(self, images: Images, labels: Tensor | None = None) -> DenseMeasurement:
+        """Return what a dense net predicts for every pixel of uint8 images [N,C,H,W]."""
+        labels = torch.zeros(len(images), *images.shape[2:], dtype=torch.uint8) if labels is None else labels
+        return measure_dense(self.net, to_tensor(images), labels, self.normalize)
 
     def measure(self, images: Images, labels: Tensor | None = None) -> Measurement:
         """Return what the net says of uint8 images [N,C,H,W]; scores that are not finite are refused."""

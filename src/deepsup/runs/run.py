@@ -4,9 +4,10 @@ N images, C channels, H height, W width.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,16 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import DataError
+from deepsup.files import write_whole
 from deepsup.preprocess import Normalizer, to_tensor
+from deepsup.pretrained import CARD, card_of, local_folder, make_folder, push
 from deepsup.runs.evaluate import predict
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import load_model, preprocessing, read_model
 from deepsup.supervision import DeeplySupervised
+
+KEPT = ("config.yaml", "environment.json", "metrics.jsonl", "result.json", "split.json", "model.safetensors")
+"""The files of a run that ``save_pretrained`` copies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +70,45 @@ class Run(RunFolder):
         """The names of the classes, in the order of the scores."""
         return tuple(read_model(self)[0]["classes"])
 
-    def predict(self, files: Sequence[str | os.PathLike[str]]) -> list[dict[str, Any]]:
-        """Return ``label``, ``confidence`` and what the ``companions`` say, for each image file."""
-        return predict(self, files)
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Copy what is needed to read, evaluate and predict to a folder, with a model card; no checkpoints."""
+        result = self.result  # says so if the run is not finished
+        place = make_folder(folder)
+        for name in KEPT:
+            if (self.folder / name).is_file():
+                write_whole(place / name, (self.folder / name).read_bytes())
+        lines = [
+            f"network {self.config.network.name}, data {Path(self.config.data.source).name}",
+            f"{len(self.classes)} classes",
+            f"test error {result['error']:.2f} %" if result["error"] is not None else "no test error",
+        ]
+        code = 'from deepsup import Run\n\nrun = Run.from_pretrained("FOLDER OR NAME")\nrun.predict(["image.png"])'
+        write_whole(place / CARD, card_of(f"{self.name}, a run of deepsup", lines, code).encode())
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | os.PathLike[str], network: Callable[..., Any] | None = None, **hub: Any
+    ) -> "Run":
+        """Open a run that ``save_pretrained`` wrote, and check that it loads. No code of the folder is run.
+
+        folder: a folder, or owner/name on the Hugging Face Hub; ``hub`` are options such as ``revision`` and ``token``.
+        network: what makes the network of a run that was trained with one of your own.
+        """
+        run = cls(local_folder(folder, KEPT, **hub), network=network)
+        load_model(run)
+        return run
+
+    def push_to_hub(
+        self, repo_id: str, *, private: bool = False, token: str | None = None, message: str = "Upload with deepsup"
+    ) -> str:
+        """Save and upload the run to the Hugging Face Hub as ``owner/name``; return its URL."""
+        return push(self.save_pretrained, repo_id, private=private, token=token, message=message)
+
+    def predict(
+        self, files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return ``label``, ``confidence`` and what the ``companions`` say, for each image file.
+
+        A run with a score per pixel writes a mask for each file to the folder ``out``.
+        """
+        return predict(self, files, out)

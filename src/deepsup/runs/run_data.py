@@ -11,7 +11,7 @@ import numpy as np
 
 from deepsup.config import Config
 from deepsup.data import (
-    KNOWN,
+    NAMED,
     Dataset,
     Part,
     Split,
@@ -69,7 +69,7 @@ def data_of(run: RunFolder, config: Config) -> Dataset:
     """Return the parts of a finished run, as far as its images are still there."""
     if run.split is not None:
         return Split.from_dict(run.split).load(config.data.source, config.data.image_size)[0]
-    if config.data.source not in KNOWN:
+    if config.data.source not in NAMED:
         logger.warning("%s has not recorded which images it was trained on; its parts are drawn again", run.folder)
     return draw_data(config)[0]
 
@@ -86,7 +86,7 @@ def data_to_test(
     if source is None or is_same(source, config.data.source):
         data = data_of(runs[0], config)
         return data.name, data.classes, tested_by_all(runs, data.test)
-    if os.fspath(source) in KNOWN:
+    if os.fspath(source) in NAMED:
         data = load_data(source)
         name, classes, part = data.name, data.classes, data.test
     else:
@@ -96,7 +96,7 @@ def data_to_test(
 
 def is_same(source: str | os.PathLike[str], data: str) -> bool:
     """Whether two names or paths mean the same data."""
-    if data in KNOWN or os.fspath(source) in KNOWN:
+    if data in NAMED or os.fspath(source) in NAMED:
         return os.fspath(source) == data
     return Path(source).expanduser().resolve() == Path(data).expanduser().resolve()
 
@@ -136,7 +136,7 @@ def told(part: Part, kept: Sequence[bool], note: str) -> Part:
 
 def whitening_images(config: Config, train: Part) -> Images:
     """Return what a whitening layer is fitted on: a stratified sample, since a folder of images is sorted by class."""
-    if len(train) <= WHITENING_IMAGES or config.data.source in KNOWN:  # shuffled already; recorded runs took the first
+    if len(train) <= WHITENING_IMAGES or config.data.source in NAMED:  # shuffled already; recorded runs took the first
         return train.images[:WHITENING_IMAGES]
     return subset(train, WHITENING_IMAGES).images
 

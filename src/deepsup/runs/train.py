@@ -12,11 +12,14 @@ import numpy as np
 import torch
 
 from deepsup.config import Config
-from deepsup.errors import DivergedError
+from deepsup.data import Dataset
+from deepsup.errors import ConfigError, DivergedError
+from deepsup.insight import DenseMeasurement, Measurement
 from deepsup.networks import WhiteningConv2d, fit_whitening
 from deepsup.preprocess import fit, to_tensor
 from deepsup.runs.begin import agreed_config, default_name, record_change, with_whole_path
 from deepsup.runs.checkpointing import Checkpointing
+from deepsup.runs.dense_files import write_scenes
 from deepsup.runs.environment import environment_now
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.insight_files import write_insight
@@ -27,6 +30,7 @@ from deepsup.runs.run import Run
 from deepsup.runs.run_data import data_to_train, digest, whitening_images
 from deepsup.runs.stop import StopOnSignal
 from deepsup.runs.tensorboard import TensorBoard
+from deepsup.supervision import DeeplySupervised
 from deepsup.training import Callback, checkpoint
 from deepsup.training.build import build_batches, build_net
 from deepsup.training.distributed import Processes, joined
@@ -90,6 +94,7 @@ class Trainer:
         np.random.seed(config.run.seed)  # noqa: NPY002 - a network of the user's own may draw from it
         torch.manual_seed(config.run.seed)
         net = build_net(config, len(self.data.classes), self.data.shape)
+        check_kind(config, self.data, net)
         if any(isinstance(layer, WhiteningConv2d) for layer in net.modules()):
             fit_whitening(net.trunk, self.normalize(to_tensor(whitening_images(config, self.data.train))))
         torch.manual_seed(1_000_003 * (config.run.seed + 1) + processes.rank)  # each process its own dropout
@@ -159,9 +164,11 @@ class Trainer:
         if self.processes.first:
             model, data = self.run.model, self.data
             save_model(model, training.trained, self.normalize, data.classes, data.shape, self.config)
-            if measured is not None:
+            if isinstance(measured, Measurement):
                 write_insight(self.run, measured, data.test.images, data.classes)
             errors = {"error": error, "validation_error": validation_error, "companions": companions}
+            if isinstance(measured, DenseMeasurement):
+                errors |= write_scenes(self.run, measured, data.test.images, data.classes)
             self.run.write_json("result.json", errors | self.counts())
         self.processes.any(False)  # the others wait: nobody reads the result before it is written
 
@@ -177,6 +184,18 @@ class Trainer:
             "test_images": len(self.data.test),
             "best_epoch": training.best_epoch if training.best_epoch >= 0 else None,
         }
+
+
+def check_kind(config: Config, data: Dataset, net: DeeplySupervised) -> None:
+    """Refuse masks for a network that classifies images, and labels for one that scores every pixel."""
+    if data.train.dense == net.dense:
+        return
+    held = "a mask per image" if data.train.dense else "one label per image"
+    gives = "scores of every pixel" if net.dense else "one set of scores per image"
+    remedy = "--network unet-small" if data.train.dense else "--data digits-scenes, or a folder of images and masks"
+    raise ConfigError(
+        f"{data.name} has {held}, but {config.network.name} gives {gives}; expected both of one kind; give {remedy}"
+    )
 
 
 class MetricsFile(Callback):

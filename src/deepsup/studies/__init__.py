@@ -1,5 +1,7 @@
-"""Many runs: methods with settings to choose from, chosen on validation images, compared over seeds."""
+"""Many runs: methods with settings to choose from, chosen on validation images, compared over seeds; sweeps."""
 
 from deepsup.studies.compare import compare
+from deepsup.studies.engine import Engine
+from deepsup.studies.sweep import sweep
 
-__all__ = ["compare"]
+__all__ = ["Engine", "compare", "sweep"]

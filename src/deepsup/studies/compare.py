@@ -10,8 +10,9 @@ from typing import Any
 from deepsup.config import Config
 from deepsup.errors import ConfigError, TrainingError
 from deepsup.files import write_whole
+from deepsup.studies.engine import Engine
 from deepsup.studies.pool import pool
-from deepsup.studies.study import Method, Outcome, Watcher, run_study
+from deepsup.studies.study import Method, Outcome, Watcher, check_one_rate, run_study
 from deepsup.training.build import device_of
 
 # name -> loss, and whether the net has companions
@@ -31,6 +32,7 @@ def compare(
     seeds: int = 3,
     rates: Sequence[float] = RATES,
     jobs: int = 1,
+    engine: Engine | None = None,
     watch: Watcher = lambda *_: None,
 ) -> dict[str, Any]:
     """Train CNN-Softmax, DSN-Softmax, CNN-SVM and DSN-SVM with every seed, each at the rate chosen on validation.
@@ -39,26 +41,31 @@ def compare(
     rates: learning rates to choose from, for each method, by the validation error of the first seed; the test set is
         not read for it.
     jobs: processes to train in at a time. A comparison that was stopped goes on with the runs that are missing.
+    engine: where to train, in place of ``jobs``: on a Ray cluster, for example.
     watch: called with what has ended, how many have, and how many there are.
     """
     if seeds < 1 or jobs < 1:
         raise ConfigError(f"seeds={seeds}, jobs={jobs}; expected at least 1 of each")
     if not rates or min(rates) <= 0:
         raise ConfigError(f"rates={tuple(rates)}; expected learning rates above 0")
-    if config.run.phases or config.optimizer.anneal == "plateau" or config.run.select == "best":
-        raise ConfigError(
-            f"compare chooses one learning rate per method and then trains on all images, without phases; got "
-            f"anneal={config.optimizer.anneal}, select={config.run.select}, {len(config.run.phases)} phases; expected "
-            f"anneal step, triangular or cosine, and select last"
-        )
-    device_of(config)
+    check_one_rate(config, "compare")
+    engine = engine or Engine(jobs=jobs)
+    check_device(config, engine)
     folder = Path(out)
     config = config.replace(validation=0, test=True, tensorboard=False)
     methods = [Method(method, at_rates(for_method(config, method), rates), seeds) for method in METHODS]
-    with pool(jobs) as run_all:
+    with pool(engine, folder) as run_all:
         summary = summarised(config, run_study(methods, folder, run_all, watch))
     write_whole(folder / "comparison.json", (json.dumps(summary, indent=2) + "\n").encode())
     return summary
+
+
+def check_device(config: Config, engine: Engine) -> None:
+    """Refuse a device that is not there; what a cluster has is for its machines to say."""
+    if engine.name != "ray":
+        device_of(config)
+    elif config.run.device != "cpu" and not engine.gpus:
+        raise ConfigError(f"device={config.run.device} without GPUs per run; Ray reserves them: give --gpus 1")
 
 
 def at_rates(config: Config, rates: Sequence[float]) -> dict[str, Config]:

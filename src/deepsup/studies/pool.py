@@ -1,28 +1,27 @@
-"""Runs to train -> their results; one after the other in this process, or several at a time in their own processes."""
+"""Runs to train -> their results, in order; each is resumed where it was stopped, and a divergence is a result."""
 
 import logging
-import multiprocessing
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from deepsup.config import Config
-from deepsup.errors import DivergedError, TrainingError
+from deepsup.errors import DivergedError
 from deepsup.runs.begin import check_same, with_whole_path
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.lock import LockedError
+from deepsup.runs.run import Run
 from deepsup.runs.train import train
+from deepsup.studies.engine import Engine
+from deepsup.training import Callback
 
 DIVERGED = 101.0  # percent: worse than any error
+PATIENCE = 60.0  # seconds: the processes of a driver that was killed end a moment after it
 
 
 @dataclass(frozen=True)
@@ -42,59 +41,30 @@ class Job:
 RunAll = Callable[[Sequence[Job], Callable[[Job, int], None]], list[dict[str, Any]]]
 
 
-class pool(AbstractContextManager[RunAll]):  # noqa: N801 - used like a function
-    """Processes to train in; gives a function that turns jobs into results, in the order of the jobs."""
+@contextmanager
+def pool(engine: Engine | int, folder: Path = Path()) -> Iterator[RunAll]:
+    """Give a function that turns jobs into results, in the order of the jobs.
 
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
-        self.threads = max(1, (os.cpu_count() or 1) // jobs)
-        self.executor: ProcessPoolExecutor | None = None
+    engine: where to train; a number: so many at a time on this machine.
+    folder: of all runs.
+    """
+    engine = Engine(jobs=engine) if isinstance(engine, int) else engine
+    with engine.workers(folder) as workers:
 
-    def __enter__(self) -> RunAll:
-        if self.jobs > 1:
-            self.executor = ProcessPoolExecutor(
-                self.jobs,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=end_with_parent,
-                initargs=(os.getpid(),),
-            )
-        return self.run_all
-
-    def __exit__(self, *_: object) -> None:
-        if self.executor is not None:
-            self.executor.shutdown(wait=True, cancel_futures=True)
-
-    def run_all(self, jobs: Sequence[Job], ended: Callable[[Job, int], None]) -> list[dict[str, Any]]:
-        """Run all jobs; call ``ended`` with each job that has ended and how many have."""
-        if self.executor is None:
-            results = []
-            for count, job in enumerate(jobs, 1):
-                results.append(run_job(job, self.threads))
+        def run_all(jobs: Sequence[Job], ended: Callable[[Job, int], None]) -> list[dict[str, Any]]:
+            """Run all jobs; call ``ended`` with each job that has ended and how many have."""
+            results = {}
+            for count, (job, result) in enumerate(workers.stream(run_job, [whole(job) for job in jobs]), 1):
+                results[job.folder] = result
                 ended(job, count)
-            return results
-        try:
-            futures = {self.executor.submit(run_job, job, self.threads, keep_memory=True): job for job in jobs}
-            for count, future in enumerate(as_completed(futures), 1):
-                future.result()
-                ended(futures[future], count)
-        except BrokenProcessPool as error:
-            raise TrainingError(
-                "a process that trained was killed, perhaps for lack of memory; finished runs and checkpoints are "
-                "kept: give the same command again to continue, with fewer --jobs if memory is short"
-            ) from error
-        return [future.result() for future in futures]
+            return [results[whole(job).folder] for job in jobs]
+
+        yield run_all
 
 
-def end_with_parent(parent: int) -> None:
-    """End this process when its parent has ended; a Ctrl-C is the parent's to answer."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=watch, daemon=True).start()
+def whole(job: Job) -> Job:
+    """Return a job with absolute paths: it may be trained in another process, on another machine."""
+    return replace(job, config=with_whole_path(job.config), folder=job.folder.absolute())
 
 
 def run_job(job: Job, threads: int, keep_memory: bool = False) -> dict[str, Any]:
@@ -103,14 +73,29 @@ def run_job(job: Job, threads: int, keep_memory: bool = False) -> dict[str, Any]
     if run.diverged is not None:
         check_same(run, with_whole_path(job.config).to_dict(), Config.recorded(run.diverged["config"]).to_dict())
         return failure(run)
+    try:
+        return train_quietly(job.config, job.folder, threads, keep_memory).result
+    except DivergedError:
+        return failure(run)
+
+
+def train_quietly(
+    config: Config, folder: Path, threads: int, keep_memory: bool = False, callbacks: Sequence[Callback] = ()
+) -> Run:
+    """Train or resume one run with so many threads; if a killed study's process still owns it, wait a little."""
     before, logger = torch.get_num_threads(), logging.getLogger("deepsup")
     torch.set_num_threads(threads)
     level = logger.level
     logger.setLevel(logging.ERROR)  # notes on the data are logged once, when the study loads them
+    deadline = time.monotonic() + PATIENCE
     try:
-        return train(job.config, job.folder, resume=True, keep_memory=keep_memory).result
-    except DivergedError:
-        return failure(run)
+        while True:
+            try:
+                return train(config, folder, resume=True, keep_memory=keep_memory, callbacks=callbacks)
+            except LockedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
     finally:
         torch.set_num_threads(before)
         logger.setLevel(level)

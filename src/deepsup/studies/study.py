@@ -8,7 +8,7 @@ from typing import Any
 
 from deepsup.config import Config
 from deepsup.data import load_data
-from deepsup.errors import TrainingError
+from deepsup.errors import ConfigError, TrainingError
 from deepsup.studies.pool import Job, RunAll
 
 Watcher = Callable[[str, int, int], None]
@@ -74,16 +74,32 @@ def search_jobs(method: Method, folder: Path) -> Iterator[Job]:
     if len(method.choices) < 2:
         return
     for choice, config in method.choices.items():
-        trial = method.trial(config)
-        available = len(load_data(trial.data.source, image_size=trial.data.image_size).train)
-        wanted = trial.data.train_size or available
-        validation = max(1, min(max(available // 5, available - wanted), 5000))  # all not trained on, at least a fifth
-        size = min(wanted, available - validation)
+        trial = held_out(method.trial(config))
         for seed in range(trial.run.seed, trial.run.seed + method.searches):
-            candidate = trial.replace(
-                validation=validation, train_size=size, validate_every=0, test=False, test_every=0, seed=seed
-            )
+            candidate = trial.replace(validate_every=0, seed=seed)
             yield Job(method.name, choice, candidate, folder / "search" / f"{slug(method.name)}-{choice}-seed{seed}")
+
+
+def held_out(config: Config, spare: int = 5000) -> Config:
+    """Return a config that is judged on images that are held out of training; the test set is not read.
+
+    These are the images that are not trained on, at most ``spare``; at least a fifth of all, and at most 5000.
+    """
+    available = len(load_data(config.data.source, image_size=config.data.image_size).train)
+    wanted = config.data.train_size or available
+    validation = max(1, min(max(available // 5, min(spare, available - wanted)), 5000))
+    size = min(wanted, available - validation)
+    return config.replace(validation=validation, train_size=size, test=False, test_every=0)
+
+
+def check_one_rate(config: Config, verb: str) -> None:
+    """Refuse settings that need validation images of their own, or have learning rates of their own."""
+    if config.run.phases or config.optimizer.anneal == "plateau" or config.run.select == "best":
+        raise ConfigError(
+            f"{verb} chooses one learning rate per method and then trains on all images, without phases; got "
+            f"anneal={config.optimizer.anneal}, select={config.run.select}, {len(config.run.phases)} phases; expected "
+            f"anneal step, triangular or cosine, and select last"
+        )
 
 
 def choose(method: Method, scores: Mapping[str, Sequence[float]]) -> str:

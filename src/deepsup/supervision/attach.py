@@ -1,10 +1,11 @@
 """Wrap any ``nn.Module`` in a net that also returns the scores of a companion at each tapped layer.
 
-B batch, K classes.
+B batch, K classes. A dense model scores every position: [B,K,L], [B,K,H,W] or [B,K,D,H,W].
 """
 
-from collections.abc import Iterable, Mapping
-from numbers import Integral
+import copy
+import os
+from collections.abc import Callable, Iterable, Mapping
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -12,23 +13,34 @@ import torch
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError, nearest
+from deepsup.pretrained import SETTINGS, WEIGHTS, local_folder, make_folder, push, read_pretrained, write_pretrained
 from deepsup.supervision.auto import choose_taps
 from deepsup.supervision.companions import Companion, Head
+from deepsup.supervision.fusion import FUSE, Fusion
+from deepsup.supervision.inspection import (
+    check_dense,
+    check_model,
+    checked_call,
+    encoders_around,
+    last_scoring_layer,
+    named_companions,
+)
 from deepsup.supervision.layout import layout_of
-from deepsup.supervision.taps import Tap, one_tensor, part_of
-from deepsup.supervision.trace import Call, Trace, fast_encoders, scores_of, shares_memory, trace
+from deepsup.supervision.packing import REMEDY, SHAPE, packed, restored, unpacked
+from deepsup.supervision.prune import Pruned, later_layers
+from deepsup.supervision.taps import Tap
+from deepsup.supervision.trace import scores_of, trace
 
 SIZING = RLock()  # one net at a time: sizing traces the model and changes its mode and hooks meanwhile
-SCORING_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 class DeepOutput(NamedTuple):
     """The output of a supervised net, in training and in evaluation mode."""
 
     scores: Tensor
-    """[B,K], the model's own output."""
+    """[B,K] or [B,K, ...], the model's own output."""
     companions: dict[str, Tensor]
-    """Tap name -> [B,K], the companion's scores."""
+    """Tap name -> [B,K] or, in the tap's resolution, [B,K, ...]: the companion's scores; ``fuse``: the fused ones."""
 
 
 class DeeplySupervised(nn.Module):
@@ -37,7 +49,9 @@ class DeeplySupervised(nn.Module):
     trunk: the original model. heads: the companions. taps: the names of the tapped layers, in the given order.
     """
 
-    def __init__(self, trunk: nn.Module, companions: Mapping[str, Companion], num_classes: int) -> None:
+    def __init__(
+        self, trunk: nn.Module, companions: Mapping[str, Companion], num_classes: int, fuse: bool = False
+    ) -> None:
         super().__init__()
         self.trunk = trunk
         self.num_classes = num_classes
@@ -45,10 +59,19 @@ class DeeplySupervised(nn.Module):
         like = next((p for p in trunk.parameters() if p.is_floating_point()), torch.empty(0))
         for name, companion in companions.items():
             self.heads.add_module(key(name), Head(name, companion, num_classes).to(like.device, like.dtype))
+        if fuse:
+            self.heads.add_module(FUSE, Fusion(1 + len(companions), num_classes).to(like.device, like.dtype))
+        self.fuse = fuse
         self.heads.train(trunk.training)
         self.training = trunk.training  # not self.train(): it would change the mode of every layer of the trunk
         self._output_layer: str | None = None
         self._sized = False
+        self.inputs: tuple[tuple[torch.Size, torch.dtype], ...] = ()
+        """Shape and type of each input that the net was sized with, if they were positional tensors."""
+        self.dense = False  # whether the model scores every position, once it has run
+        self.full_size = False  # whether a dense model's scores have the size of its input
+        self.sizes: dict[str, tuple[int, ...]] = {}  # tap -> the size of its map, once a dense model has run
+        self._later: dict[str, tuple[str, ...]] = {}  # tap -> the modules that run after it
         self._refused = ""  # why a tap is invalid, once a first forward pass has found out
         self._taps = {name: Tap(name, companion.select) for name, companion in companions.items()}
         self._fast_encoders = encoders_around(trunk, companions)
@@ -60,6 +83,17 @@ class DeeplySupervised(nn.Module):
     def taps(self) -> tuple[str, ...]:
         """The names of the tapped layers."""
         return tuple(self._taps)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of all companions' outputs: the taps, and ``fuse`` if there is one."""
+        return (*self._taps, FUSE) if self.fuse else self.taps
+
+    def classifier(self, name: str) -> nn.Linear:
+        """Return the layer with the paper's w_m of one of the ``outputs``."""
+        head: Any = getattr(self.heads, FUSE) if self.fuse and name == FUSE else self.head(name)
+        layer: nn.Linear = head.classifier
+        return layer
 
     def head(self, name: str) -> Head:
         """Return the companion at the tap ``name``."""
@@ -80,7 +114,7 @@ class DeeplySupervised(nn.Module):
         return self.trunk.get_submodule(self._output_layer)
 
     def forward(self, *args: Any, **kwargs: Any) -> DeepOutput:
-        """Run the model; return its scores [B,K] and those of each companion [B,K]."""
+        """Run the model; return its scores [B,K] or [B,K, ...] and those of each companion."""
         if self._refused:
             raise SupervisionError(self._refused)
         if not self._sized:
@@ -94,7 +128,10 @@ class DeeplySupervised(nn.Module):
         features = {name: tap.check(caught[name], scores.shape[0]) for name, tap in self._taps.items()}
         for name in features:
             self.check_gradient(name, features[name])
-        return DeepOutput(scores, {name: self.head(name)(features[name]) for name in features})
+        companions = {name: self.head(name)(features[name]) for name in features}
+        if self.fuse:
+            companions[FUSE] = getattr(self.heads, FUSE)(scores, companions)
+        return DeepOutput(scores, companions)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator] # torch leaves it untyped
     def size(self, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
@@ -108,8 +145,11 @@ class DeeplySupervised(nn.Module):
                 return
             seen = trace(self.trunk, args, kwargs or {}, self.num_classes)
             try:
+                given = {name: self.head(name).companion for name in self.taps}
+                check_dense(seen, self.trunk, given, self.fuse)
                 calls = {name: checked_call(tap, self.trunk, seen) for name, tap in self._taps.items()}
                 for name, (call, features) in calls.items():
+                    self.head(name).dense = seen.dense
                     if self.head(name).needs_layout(features):
                         self.head(name).layout = layout_of(call, features, seen)
             except SupervisionError as error:
@@ -119,7 +159,14 @@ class DeeplySupervised(nn.Module):
             for name, (call, features) in calls.items():
                 self._taps[name].clone = call.changed_in_place
                 self.head(name).size(features)
+                if seen.dense:
+                    self.sizes[name] = tuple(self.head(name).maps(features).shape[2:])
+                self._later[name] = later_layers(self.trunk, call, seen)
             self._output_layer = last_scoring_layer(seen, self.num_classes)
+            if not kwargs and all(isinstance(each, Tensor) for each in args):
+                self.inputs = tuple((each.shape, each.dtype) for each in args)
+            self.dense = seen.dense
+            self.full_size = any(isinstance(x, Tensor) and x.shape[2:] == seen.scores.shape[2:] for x in seen.inputs)
             self._sized = True
 
     def check_gradient(self, name: str, features: Tensor) -> None:
@@ -133,18 +180,64 @@ class DeeplySupervised(nn.Module):
                 f"or tap a layer outside"
             )
 
-    def strip(self) -> nn.Module:
+    def strip(self, keep: str | None = None) -> nn.Module:
         """Remove the companions and return the original model: same object, trained weights, no hooks left.
 
         The net has no companions afterwards; use ``copy.deepcopy(net).strip()`` to keep them.
+
+        keep: a tap. Then return a new, smaller model that ends there: a copy of the layers up to the tap, followed by
+            its companion, whose scores it returns, equal to the bit. The net itself stays as it is.
         """
+        if keep is not None:
+            return self.pruned(keep)
         for handle in self._handles:
             handle.remove()
         for encoder in self._fast_encoders:
             encoder.use_nested_tensor = True
-        self._fast_encoders = []
+        self._fast_encoders, self.fuse = [], False
         self._handles, self._taps, self.heads = [], {}, nn.Module().train(self.training)
         return self.trunk
+
+    def pruned(self, keep: str) -> Pruned:
+        """Return a copy of the model that ends at a tap and returns the scores of its companion."""
+        self.head(keep)
+        if not self._sized:
+            raise SupervisionError(
+                f"strip(keep={keep!r}) before the net has run, so which layers follow is unknown; expected a net that "
+                f"has run once; give example= to supervise, or call the net on a batch"
+            )
+        twin = copy.deepcopy(self)
+        head, later = twin.head(keep), twin._later[keep]
+        trunk = twin.strip()
+        for encoder in encoders_around(trunk, [keep]):
+            encoder.use_nested_tensor = False
+        return Pruned(trunk, head, later)
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write weights, companions and a model card to a folder, from which ``from_pretrained`` loads them."""
+        write_pretrained(make_folder(folder), *packed(self))
+
+    @classmethod
+    def from_pretrained(
+        cls, folder: str | os.PathLike[str], model: nn.Module | Callable[[], nn.Module] | None = None, **hub: Any
+    ) -> "DeeplySupervised":
+        """Load a net that ``save_pretrained`` wrote, in evaluation mode. No code of the folder is run.
+
+        folder: a folder, or owner/name on the Hugging Face Hub; ``hub`` are options such as ``revision`` and ``token``.
+        model: your own model, which gets the weights, or its class or factory; not needed for a network of deepsup.
+        """
+        settings, tensors = read_pretrained(local_folder(folder, (SETTINGS, WEIGHTS), **hub), SHAPE, REMEDY)
+        with torch.random.fork_rng(devices=[]):
+            trunk, companions = unpacked(settings, tensors, model)
+            check_model(trunk, settings["num_classes"])
+            net = cls(trunk, named_companions(trunk, companions, Companion()), settings["num_classes"])
+            return restored(net, settings, tensors)
+
+    def push_to_hub(
+        self, repo_id: str, *, private: bool = False, token: str | None = None, message: str = "Upload with deepsup"
+    ) -> str:
+        """Save and upload the net to the Hugging Face Hub as ``owner/name``; return its URL."""
+        return push(self.save_pretrained, repo_id, private=private, token=token, message=message)
 
 
 def supervise(
@@ -154,23 +247,28 @@ def supervise(
     num_classes: int,
     example: Any = None,
     companion: Companion = Companion(),  # noqa: B008 - frozen
+    fuse: bool = False,
 ) -> DeeplySupervised:
     """Attach a companion, a small classifier, to hidden layers of any model.
 
-    model: any ``nn.Module`` that returns scores [B,K]; it only gets forward hooks (and an
-        ``nn.TransformerEncoder`` stops using nested tensors), which ``strip`` undoes.
+    model: any ``nn.Module`` that returns scores [B,K], or dense scores [B,K,L], [B,K,H,W] or [B,K,D,H,W]; it only gets
+        forward hooks (and an ``nn.TransformerEncoder`` stops using nested tensors), which ``strip`` undoes.
     at: names from ``model.named_modules()``; or ``"auto"``, the last layer of each spatial resolution except the
-        output's; or a mapping from names to companions.
+        output's (of a dense model, the stages of its decoder); or a mapping from names to companions.
     num_classes: K.
     example: a batch (a tensor, or a tuple or mapping of arguments) to find the input sizes of the companions.
         Without it they are found in the first forward pass; ``"auto"`` needs it.
     companion: how features become scores, for all taps; a mapping ``at`` overrides it.
+    fuse: for a dense model, add an output ``fuse`` to the companions: the scores of the model and of all companions,
+        upsampled and combined by a learned 1x1 convolution, as HED does.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
     >>> net = supervise(model, at=["1"], num_classes=3, example=torch.zeros(1, 4))
     >>> net(torch.zeros(5, 4)).companions["1"].shape
     torch.Size([5, 3])
     """
+    if isinstance(model, DeeplySupervised):
+        raise SupervisionError("model is supervised already; expected a plain model; call its strip() first")
     check_model(model, num_classes)
     if isinstance(at, str) and at == "auto":
         if example is None:
@@ -179,7 +277,7 @@ def supervise(
                 "name the layers"
             )
         at = choose_taps(model, trace(model, *as_call(example), num_classes))
-    net = DeeplySupervised(model, named_companions(model, at, companion), int(num_classes))
+    net = DeeplySupervised(model, named_companions(model, at, companion), int(num_classes), fuse)
     if example is not None:
         try:
             net.size(*as_call(example))
@@ -199,72 +297,3 @@ def as_call(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def key(name: str) -> str:
     """Return the name under which a tap's companion is registered: module names cannot contain dots."""
     return name.replace(".", "/")
-
-
-def check_model(model: nn.Module, num_classes: int) -> None:
-    """Raise an error if the model cannot be supervised."""
-    if not isinstance(model, nn.Module):
-        raise SupervisionError(f"model is a {type(model).__name__}; expected a torch.nn.Module")
-    if isinstance(model, DeeplySupervised):
-        raise SupervisionError("model is supervised already; expected a plain model; call its strip() first")
-    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel | torch.jit.ScriptModule) or hasattr(
-        model, "_orig_mod"
-    ):
-        raise SupervisionError(
-            f"model is a {type(model).__name__}; expected the model inside it; supervise first, then compile or "
-            f"distribute the supervised net"
-        )
-    if not isinstance(num_classes, Integral) or isinstance(num_classes, bool) or num_classes < 1:
-        raise SupervisionError(f"num_classes={num_classes!r}; expected a whole number of at least 1")
-
-
-def named_companions(
-    model: nn.Module, at: str | Iterable[str] | Mapping[str, Companion], companion: Companion
-) -> dict[str, Companion]:
-    """Return tap name -> companion; every name must be a layer of the model."""
-    if not isinstance(at, Iterable):
-        raise SupervisionError(f"at={at!r}; expected layer names, 'auto', or a mapping from names to companions")
-    if not isinstance(at, Mapping):
-        names = [at] if isinstance(at, str) else list(at)
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise SupervisionError(f"at names {repeated[0]!r} more than once; expected each layer once")
-        at = dict.fromkeys(names, companion)
-    layers = [name for name, _ in model.named_modules(remove_duplicate=False) if name]
-    for name, each in at.items():
-        if name not in layers:
-            raise SupervisionError(f"no layer {name!r} in {type(model).__name__}; {nearest(str(name), layers)}")
-        if not isinstance(each, Companion):
-            raise SupervisionError(f"at[{name!r}] is {each!r}; expected a Companion, e.g. Companion(pool='avg')")
-    return dict(at)
-
-
-def checked_call(tap: Tap, trunk: nn.Module, seen: Trace) -> tuple[Call, Tensor]:
-    """Return the only call of a tapped layer and its features; raise an error if it cannot be tapped."""
-    layer = trunk.get_submodule(tap.name)
-    calls = [call for call in seen.calls if call.layer is layer]
-    parts = [part_of(tap.name, call.output, tap.select) for call in calls]
-    features = one_tensor(tap.name, parts, seen.scores.shape[0])
-    hidden = any(call is calls[0] for call in seen.hidden_calls)
-    if not hidden or shares_memory(features, seen.scores):
-        raise SupervisionError(
-            f"layer {tap.name!r} returns the output itself or runs after it, so it is not a hidden layer; expected one "
-            f"before the output; the output already has its own loss"
-        )
-    return calls[0], features
-
-
-def encoders_around(trunk: nn.Module, names: Iterable[str]) -> list[nn.TransformerEncoder]:
-    """Return the encoders with a tapped layer inside that use nested tensors for padding masks."""
-    tapped = {trunk.get_submodule(name) for name in names}
-    return [encoder for encoder in fast_encoders(trunk) if not tapped.isdisjoint([*encoder.modules()][1:])]
-
-
-def last_scoring_layer(seen: Trace, num_classes: int) -> str | None:
-    """Return the name of the last layer called that has weights, if it maps features to K scores."""
-    for call in reversed(seen.calls):
-        if isinstance(call.layer, SCORING_LAYERS):
-            return call.name if call.layer.weight.shape[0] == num_classes else None
-        if any(True for _ in call.layer.parameters(recurse=False)):
-            return None
-    return None

@@ -1,17 +1,19 @@
 """Choose the layers to tap from a traced forward pass (``at="auto"``)."""
 
 from collections import Counter
-from math import ceil
+from math import ceil, prod
 
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError
 from deepsup.supervision.layout import image_of, readings
-from deepsup.supervision.trace import Call, Trace
+from deepsup.supervision.trace import Call, Trace, shares_memory
 
 
 def choose_taps(model: nn.Module, seen: Trace) -> list[str]:
     """Return the last layer of each spatial resolution, except the last resolution, which is the output's.
+
+    Of a dense model, these are the stages of its decoder.
 
     A net with a single resolution (a ViT, a mixer, an MLP) has no such layers. There, the layers that end the first and
     the second third of the most repeated kind of block are tapped.
@@ -19,7 +21,8 @@ def choose_taps(model: nn.Module, seen: Trace) -> list[str]:
     counts = Counter(call.layer for call in seen.calls)
     batch = seen.scores.shape[0]
     calls = [call for call in seen.hidden_calls if counts[call.layer] == 1 and is_feature(call.output, batch)]
-    taps = stage_ends(calls, seen) or block_thirds(model, calls)
+    ends = stage_ends(calls, seen)
+    taps = decoder_stages(calls, ends, seen) if seen.dense else list(ends.values())[:-1] or block_thirds(model, calls)
     if not taps:
         raise SupervisionError(
             f"at='auto' finds no hidden layer in {type(model).__name__} that runs once and returns one tensor; "
@@ -33,18 +36,38 @@ def is_feature(output: object, batch: int) -> bool:
     return isinstance(output, Tensor) and output.is_floating_point() and output.ndim >= 2 and output.shape[0] == batch
 
 
-def stage_ends(calls: list[Call], seen: Trace) -> list[str]:
-    """Return the last layer of each resolution, in order, except the last resolution."""
+def decoder_stages(calls: list[Call], ends: dict[tuple[int, ...], str], seen: Trace) -> list[str]:
+    """Return the last layer of each resolution after the coarsest map, except the output's resolution.
+
+    A model without a decoder (an FCN) has no such layers; there, the stages before the coarsest one are tapped.
+    """
+    areas = {call.name: prod(size) for call in calls if (size := resolution(call.output, seen))}
+    order = list(areas)
+    coarsest = max((order.index(name) for name in order if areas[name] == min(areas.values())), default=0)
+    names = [name for size, name in ends.items() if size != tuple(seen.scores.shape[2:])]
+    return [name for name in names if order.index(name) > coarsest] or names[:-1] or names
+
+
+def stage_ends(calls: list[Call], seen: Trace) -> dict[tuple[int, ...], str]:
+    """Return resolution -> its last layer, in the order of these layers."""
     sizes = {call.name: resolution(call.output, seen) for call in seen.calls}
     within = sizes_within(calls, sizes)
     ends: dict[tuple[int, ...], str] = {}
+    last: dict[tuple[int, ...], Call] = {}
     for call in calls:
         size = sizes[call.name]
         blocks = (block for block in enclosing(call.name) if block in within and not is_list(seen.layers[block]))
         if size and not any(sizes.get(block) != size and len(within[block]) < 3 for block in blocks):
+            if seen.dense and size in last and hands_on(call, last[size]):
+                continue
             ends.pop(size, None)  # a later layer at this resolution moves it to the end
-            ends[size] = call.name
-    return list(ends.values())[:-1]
+            ends[size], last[size] = call.name, call
+    return ends
+
+
+def hands_on(call: Call, before: Call) -> bool:
+    """Whether a module that is not around another one returns that one's output as it is (MONAI's skip layers)."""
+    return call.name not in enclosing(before.name) and shares_memory(call.output, before.output)
 
 
 def sizes_within(calls: list[Call], sizes: dict[str, tuple[int, ...] | None]) -> dict[str, set[tuple[int, ...]]]:
@@ -81,6 +104,8 @@ def resolution(output: object, seen: Trace) -> tuple[int, ...] | None:
     Maps inside a block (ConvNeXt) or in whole stages (Swin) may be [B,H,W,C]. Of both layouts, the right one has the
     aspect ratio of the input and is not larger. Volumes that match neither are read as [B,C,D,H,W].
     """
+    if isinstance(output, Tensor) and seen.dense and output.ndim == seen.scores.ndim == 3:
+        return tuple(output.shape[2:])  # a signal has no aspect ratio
     if not isinstance(output, Tensor) or (image := image_of(seen, output.ndim)) is None:
         return None
     if max(output.shape[2:]) == 1:  # a vector in the shape of a map

@@ -1,4 +1,4 @@
-"""Companions: map the output of a layer to class scores.
+"""Companions: map the output of a layer to class scores, one set per sample or, for a dense model, per position.
 
 B batch, C channels, H W height and width, N tokens, D features, K classes.
 """
@@ -18,6 +18,7 @@ from deepsup.errors import SupervisionError, nearest
 from deepsup.supervision.layout import Layout
 
 LARGE = 12_000  # values per image
+GRID = 4
 INITS = ("zero", "torch", "caffe")
 LAYOUTS = ("auto", "channels_first", "channels_last")
 
@@ -28,14 +29,16 @@ class Companion:
 
     The defaults are safe at the learning rate of the model: a map averaged to 4x4, features of the same length for
     every sample, and a classifier initialized to 0, which does not disturb the model before it has learned something.
-    ``Companion.paper()`` is the paper's companion: flatten and a linear classifier.
+    ``Companion.paper()`` is the paper's companion: flatten and a linear classifier. In a dense model, which scores
+    every position (segmentation), a companion does too: nothing is pooled, all layers are 1x1 convolutions.
 
     pool: ``"none"`` keeps every value; ``"avg"`` and ``"max"`` leave one value per channel (of [B,C,H,W]) or feature
         (of [B,N,D], over the tokens); a number s averages a map to at most s x s, a sequence to at most s tokens.
-        Vectors [B,D] are never pooled.
+        Vectors [B,D] are never pooled, and neither are the maps of a dense model.
     hidden: widths of ReLU layers between the features and the classifier.
     length: the features of each sample are scaled to this length (L2 norm), so that the companion's loss is not
-        steeper for a wide layer than for a narrow one; ``None`` leaves them unscaled.
+        steeper for a wide layer than for a narrow one; ``None`` leaves them unscaled. In a dense model it is the root
+        mean square over the positions.
     init: ``"zero"`` initializes the classifier to 0; ``"torch"`` is torch's initialization; ``"caffe"`` is that of
         the authors' code: weights uniform within sqrt(3 / (K * features)), biases 0.
     select: the part of the layer's output that the companion gets, if that is a tuple, a list or a mapping: an index
@@ -44,7 +47,7 @@ class Companion:
         ([B,H,W,C], tokens [B,N,D]), or ``"auto"``: found from a forward pass of the model.
     """
 
-    pool: Literal["none", "avg", "max"] | int = 4
+    pool: Literal["none", "avg", "max"] | int = GRID
     hidden: tuple[int, ...] = ()
     length: float | None = 8.0
     init: Literal["zero", "torch", "caffe"] = "zero"
@@ -123,7 +126,7 @@ def channels_lie_last(features: Tensor) -> bool:
 
 
 class Head(nn.Module):
-    """The companion of one tap: features [B, ...] -> scores [B,K]. ``classifier`` holds the paper's w_m.
+    """The companion of one tap: features [B, ...] -> scores [B,K] or [B,K, ...]. ``classifier`` holds the paper's w_m.
 
     Its first layer gets its input size from the first features, as ``nn.LazyLinear`` does, so an optimizer created
     before that already has its parameters.
@@ -139,6 +142,7 @@ class Head(nn.Module):
         layers += [nn.Linear(before, after) for before, after in pairwise(widths)]
         self.hidden = nn.Sequential(*(nn.Sequential(layer, nn.ReLU()) for layer in layers[:-1]))
         self.classifier = layers[-1]
+        self.dense = False  # whether it scores every position, once it is known
         self.grid: tuple[int, ...] | None = None  # the size of a pooled map, once it is known
 
     @property
@@ -148,16 +152,17 @@ class Head(nn.Module):
 
     def needs_layout(self, features: Tensor) -> bool:
         """Whether the layout matters and is still unknown."""
-        return self.layout is None and self.companion.pool != "none" and features.ndim > 2
+        return self.layout is None and (self.dense or self.companion.pool != "none") and features.ndim > 2
 
     @torch.no_grad()
     def size(self, features: Tensor) -> None:
         """Set the input size of the first layer from ``features`` and initialize the layers."""
-        if isinstance(self.companion.pool, Integral) and features.ndim > 2:
+        if isinstance(self.companion.pool, Integral) and features.ndim > 2 and not self.dense:
             positions = features.shape[1:-1] if self.layout == "channels_last" else features.shape[2:]
             self.grid = tuple(min(int(self.companion.pool), extent) for extent in positions)
         new = is_lazy(self.first.weight)  # not if a state_dict was loaded before the first forward pass
-        self(features.to(self.first.weight.device, self.first.weight.dtype))
+        features = features.to(self.first.weight.device, self.first.weight.dtype)
+        self.classifier(self.hidden(self.maps(features).flatten(2)[:, :, 0])) if self.dense else self(features)
         if new and self.companion.init == "zero":
             nn.init.zeros_(self.classifier.weight)
             nn.init.zeros_(self.classifier.bias)
@@ -169,7 +174,9 @@ class Head(nn.Module):
                     nn.init.zeros_(layer.bias)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features [B, ...] -> scores [B,K]."""
+        """Features [B, ...] -> scores [B,K]; of a dense model [B,C, ...] -> [B,K, ...]."""
+        if self.dense:
+            return self.score_positions(self.maps(features))
         pooled = pool(features, self.companion.pool, self.layout, self.grid)
         expected, given = self.first.in_features, pooled.shape[1:].numel()
         if expected != 0 and expected != given:  # "in" fails on the sizes of a compiled net
@@ -178,17 +185,49 @@ class Head(nn.Module):
                 f"was built for {expected}; expected images of the same size as before; use a pooled companion, "
                 f"Companion(pool='avg'), for changing sizes"
             )
-        if not torch.is_autocast_enabled(pooled.device.type):
-            pooled = pooled.to(self.first.weight.dtype)  # a model may cast its activations
+        pooled = self.in_own_precision(pooled)
         if self.companion.length is not None:
             pooled = scaled(pooled, self.companion.length)
         scores: Tensor = self.classifier(self.hidden(pooled))
         return scores
 
+    def score_positions(self, maps: Tensor) -> Tensor:
+        """Maps [B,C, ...] -> scores [B,K, ...]."""
+        maps = self.in_own_precision(maps)
+        first, *others = [*(block[0] for block in self.hidden), self.classifier]  # type: ignore[index] # a Sequential
+        scores = at_positions(first, maps, self.companion.length)
+        for layer in others:
+            scores = at_positions(layer, scores.relu())
+        return scores
+
+    def maps(self, features: Tensor) -> Tensor:
+        """Return features of a map as [B,C, ...]."""
+        return features.movedim(-1, 1) if self.layout == "channels_last" else features
+
+    def in_own_precision(self, features: Tensor) -> Tensor:
+        """Return features in the companion's precision: a model may cast its activations."""
+        autocast = torch.is_autocast_enabled(features.device.type)
+        return features if autocast else features.to(self.first.weight.dtype)
+
     def extra_repr(self) -> str:
         """Show the pooling when the net is printed."""
         layout = f", layout={self.layout!r}" if self.layout else ""
-        return f"pool={self.companion.pool!r}{layout}"
+        return ("dense" if self.dense else f"pool={self.companion.pool!r}") + layout
+
+
+def at_positions(layer: nn.Linear, maps: Tensor, length: float | None = None) -> Tensor:
+    """Apply a linear layer at every position, [B,C, ...] -> [B,D, ...]: a 1x1 convolution.
+
+    length: the root mean square, over the positions of a sample, of the length to which its features are scaled. The
+        layer's output is scaled instead, since it is smaller.
+    """
+    if maps.stride(1) == 1:  # the channels of a position lie together in memory: neither way copies the maps
+        scores = F.linear(maps.movedim(1, -1), layer.weight).movedim(-1, 1)
+    else:
+        scores = (layer.weight @ maps.flatten(2)).reshape(len(maps), -1, *maps.shape[2:])
+    if length is not None:
+        scores = (scores * factor_to(maps, length * maps.shape[2:].numel() ** 0.5)).to(scores.dtype)
+    return scores + layer.bias.reshape(-1, *[1] * (maps.ndim - 2))
 
 
 def scaled(features: Tensor, length: float) -> Tensor:
@@ -198,13 +237,17 @@ def scaled(features: Tensor, length: float) -> Tensor:
     them, and a model on a plateau stays there longer than without companions; with none of it, steps at high learning
     rates diverge sooner (LOG.md).
     """
+    return (features * factor_to(features, length)).to(features.dtype)
+
+
+def factor_to(features: Tensor, length: float) -> Tensor:
+    """Return the factor [B,1, ...] that scales the features of each sample to a length, with half of its gradient."""
     dims = tuple(range(1, features.ndim))
     exact = torch.promote_types(features.dtype, torch.float32)  # in half precision squares and factors could overflow
     norm: Tensor = torch.linalg.vector_norm(features, dim=dims, keepdim=True, dtype=exact)
     bounded = norm.clamp(min=1e-6)
     halved = (bounded * bounded.detach()).sqrt()  # the norm, with half of its gradient
-    factor = torch.where(norm > 0, length / halved, 0.0)
-    return (features * factor).to(features.dtype)
+    return torch.where(norm > 0, length / halved, 0.0)
 
 
 def pool(
@@ -227,6 +270,11 @@ def pool(
     if how == "max":
         return maps.amax(positions)
     assert grid is not None, "a head is sized before it runs"
+    if len(grid) != len(positions):
+        raise SupervisionError(
+            f"the layer gives {list(features.shape)}, its companion was built for a map of {len(grid)} dimensions; "
+            f"expected features of the same kind as before"
+        )
     average: Any = {3: F.adaptive_avg_pool1d, 4: F.adaptive_avg_pool2d, 5: F.adaptive_avg_pool3d}[maps.ndim]
     pooled: Tensor = average(maps, grid)
     return pooled

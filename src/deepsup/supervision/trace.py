@@ -21,6 +21,8 @@ class Call:
     layer: nn.Module
     output: Any
     version: object
+    begun: int
+    """How many calls had begun when this one ended."""
 
     @property
     def changed_in_place(self) -> bool:
@@ -30,12 +32,19 @@ class Call:
 
 @dataclass(frozen=True)
 class Trace:
-    """A forward pass: the layers, their calls in the order in which they ended, and the scores [B,K]."""
+    """A forward pass: the layers, their calls in the order in which they ended, and the scores [B,K, ...]."""
 
     layers: dict[str, nn.Module]
+    begun: list[nn.Module]
+    """The layers in the order in which their calls began."""
     calls: list[Call]
     inputs: tuple[Any, ...]
     scores: Tensor
+
+    @property
+    def dense(self) -> bool:
+        """Whether the model scores every position, [B,K,L], [B,K,H,W] or [B,K,D,H,W]."""
+        return self.scores.ndim > 2
 
     @property
     def hidden_calls(self) -> list[Call]:
@@ -53,15 +62,21 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], nu
     storage.
     """
     calls: list[Call] = []
+    begun: list[nn.Module] = []
     layers = {name: layer for name, layer in model.named_modules() if name}
     names = {layer: name for name, layer in layers.items()}
     thread = get_ident()
 
+    def begin(layer: nn.Module, _args: Any) -> None:
+        if get_ident() == thread:
+            begun.append(layer)
+
     def note(layer: nn.Module, _args: Any, output: Any) -> None:
         if get_ident() == thread:
-            calls.append(Call(names[layer], layer, output, version_of(output)))
+            calls.append(Call(names[layer], layer, output, version_of(output), len(begun)))
 
     handles = [layer.register_forward_hook(note) for layer in names]
+    handles += [layer.register_forward_pre_hook(begin) for layer in names]
     try:
         with undisturbed(model):
             output = model(*args, **kwargs)
@@ -74,26 +89,55 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], nu
     finally:
         for handle in handles:
             handle.remove()
-    return Trace(layers, calls, (*args, *kwargs.values()), scores_of(output, model, num_classes))
+    return Trace(layers, begun, calls, (*args, *kwargs.values()), scores_of(output, model, num_classes))
 
 
 def scores_of(output: Any, model: nn.Module, num_classes: int) -> Tensor:
-    """Return the scores [B,K] of a model's output: the tensor itself, or its key or attribute ``logits``."""
+    """Return the scores [B,K] or [B,K, ...] of a model's output.
+
+    The output is the scores, a list of nothing else, or has them under the key or attribute ``logits`` or ``out``.
+    """
     scores = output
-    if not isinstance(output, Tensor):
-        scores = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if isinstance(output, list | tuple) and len(output) == 1:
+        scores = output[0]
+    elif isinstance(output, Mapping):
+        scores = output.get("logits", output.get("out"))
+    elif not isinstance(output, Tensor):
+        scores = getattr(output, "logits", None)
     if not isinstance(scores, Tensor):
         raise SupervisionError(
-            f"{type(model).__name__} returns {describe(output)}; expected scores [B,{num_classes}], or a mapping or an "
-            f"object with them as 'logits'; wrap the model in a module whose forward returns the scores"
+            f"{type(model).__name__} returns {describe(output)}; expected scores [B,{num_classes}] or, for dense "
+            f"targets, [B,{num_classes},H,W], or a mapping or an object with them as 'logits'; "
+            f"{remedy_for_several(output)}"
         )
-    if scores.ndim != 2 or scores.shape[1] != num_classes:
-        remedy = f"build the model with {num_classes} classes or pass its own number"
+    if not 2 <= scores.ndim <= 5 or scores.shape[1] != num_classes or scores.shape[2:].numel() == 1 < scores.ndim - 1:
         raise SupervisionError(
             f"{type(model).__name__} returns scores of shape {list(scores.shape)}, num_classes is {num_classes}; "
-            f"expected [B,{num_classes}]; {'let it return scores[:, None]' if scores.ndim == 1 else remedy}"
+            f"expected [B,{num_classes}{',H,W] or the like' if scores.ndim > 2 else ']'}; "
+            f"{remedy_for_shape(scores, num_classes)}"
         )
     return scores
+
+
+def remedy_for_several(output: Any) -> str:
+    """Return what to do about a model that returns something else than scores."""
+    if isinstance(output, list | tuple) and sum(isinstance(part, Tensor) and part.ndim > 2 for part in output) > 1:
+        return "build the model without its own deep supervision: companions do that"
+    return "wrap the model in a module whose forward returns the scores"
+
+
+def remedy_for_shape(scores: Tensor, num_classes: int) -> str:
+    """Return what to do about scores of the wrong shape."""
+    if scores.ndim == 1:
+        return "let it return scores[:, None]"
+    if scores.ndim > 2 and scores.shape[1] == num_classes:
+        return "let it return scores.flatten(1)"
+    if num_classes in scores.shape[2:]:
+        place = scores.shape.index(num_classes, 2)
+        return f"let it return scores.movedim({place}, 1)" + (
+            ", or build it without its own deep supervision" if scores.ndim > 3 else ""
+        )
+    return f"build the model with {num_classes} classes or pass its own number"
 
 
 def shares_memory(output: Any, scores: Tensor) -> bool:

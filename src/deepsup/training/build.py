@@ -16,6 +16,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from deepsup.config import Config
 from deepsup.data import Dataset
+from deepsup.data.dataset import IGNORED
 from deepsup.errors import ConfigError, DeepsupError, TrainingError, nearest
 from deepsup.networks import Network, create_network
 from deepsup.networks.own_network import Factory, own_network
@@ -155,6 +156,11 @@ def build_batches(config: Config, data: Dataset, normalize: Normalizer, processe
     """Return the batches of the training part, normalised beforehand where that is slow."""
     if config.data.augment not in AUGMENTATIONS:
         raise ConfigError(f"augment={config.data.augment!r}; {nearest(config.data.augment, AUGMENTATIONS)}")
+    if data.train.dense and (config.data.augment != "none" or config.data.sides):
+        raise ConfigError(
+            f"augment={config.data.augment} sides={config.data.sides} for images with masks; expected none: the masks "
+            f"would not follow"
+        )
     images: Tensor = to_tensor(data.train.images)
     beforehand = any(step.name in ("zca", "lcn") for step in normalize.steps) and images.numel() * 4 < 2**32
     return Batches(
@@ -186,6 +192,11 @@ def build_objective(config: Config, net: DeeplySupervised, only: str | None = No
         schedule="constant" if only is not None else given.schedule,
         norms=given.norms,
         average=given.average and only is None,
+        distill=given.distill if only is None else 0.0,
+        distill_temperature=given.distill_temperature,
+        targets=given.targets,
+        class_weights=given.class_weights or None,
+        ignore_index=IGNORED if net.dense else None,
     )
 
 

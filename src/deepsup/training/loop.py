@@ -18,10 +18,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from deepsup.config import Config, Phase
+from deepsup.data.dataset import IGNORED
 from deepsup.errors import DeepsupError, DivergedError
 from deepsup.insight.gradients import GradientStatistics
 from deepsup.networks import cap_norms, prior_penalty
 from deepsup.objective import Loss
+from deepsup.objective.dense_targets import DenseTargets
 from deepsup.supervision import DeeplySupervised, DeepOutput
 from deepsup.training.batches import Batches
 from deepsup.training.build import build_objective, build_optimizer
@@ -189,11 +191,11 @@ class Training:
         """Add this step to the sums of the epoch, without waiting for the device."""
         count = len(y)
         row = [torch.ones_like(loss.output_loss) * count, loss.total.detach() * count, loss.output_loss * count]
-        row.append((output.scores.argmax(1) != y).sum())
+        row.append(wrong(output.scores, y))
         for tap in self.net.taps:
             if tap in output.companions:
                 row.append(loss.companion_losses[tap] * count)
-                row.append((output.companions[tap].argmax(1) != y).sum())
+                row.append(wrong(output.companions[tap], y))
                 row.append(loss.active[tap] * count)
             else:
                 row += [torch.zeros_like(loss.output_loss)] * 3
@@ -273,6 +275,19 @@ class Training:
             torch.cuda.set_rng_state_all(state["random_cuda"])
         random.setstate(_tuples(state["random_python"]))
         np.random.set_state(tuple(state["random_numpy"]))  # noqa: NPY002 - that of the user's own networks
+
+
+def wrong(scores: Tensor, y: Tensor) -> Tensor:
+    """Return how many samples are misclassified; of masks, the sum of their shares of wrong pixels.
+
+    Coarser scores are compared with the nearest pixels of the mask.
+    """
+    if scores.ndim == 2:
+        return (scores.argmax(1) != y).sum()
+    met = DenseTargets(y, None, None, "nearest").meet(scores)
+    kept = met.labels != IGNORED
+    missed = (scores.argmax(1) != met.labels) & kept
+    return missed.sum() * len(y) / kept.sum().clamp(min=1)
 
 
 def not_finite(output: DeepOutput) -> str | None:

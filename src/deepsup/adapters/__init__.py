@@ -1,0 +1,9 @@
+"""Deep supervision inside other training loops. Each adapter takes ``progress`` from its loop's own step counter.
+
+``StepProgress`` needs torch alone: for a plain loop and for accelerate. The others import their package:
+``adapters.lightning_module``, ``adapters.hugging_face``, ``adapters.skorch_net``.
+"""
+
+from deepsup.adapters.step_progress import StepProgress
+
+__all__ = ["StepProgress"]

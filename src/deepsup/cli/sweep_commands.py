@@ -1,0 +1,149 @@
+"""``deepsup sweep``: a space of settings in, the best of them out, with companions and without."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import arg
+
+from deepsup.cli import settings as options
+from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
+from deepsup.cli.engine_options import EngineOptions
+from deepsup.config import Config
+from deepsup.recipes import quick
+
+_CHOOSES = "sweep holds validation images out by itself, and tests the winners at the end"
+_INSTEAD = {
+    **dict.fromkeys(("validation", "select", "test", "no-test", "test-every", "validate-every"), _CHOOSES),
+    **dict.fromkeys(("tensorboard", "no-tensorboard"), "sweep writes no TensorBoard events; deepsup train does"),
+}
+"""Options of train that sweep does not have -> why."""
+_DECIDED = {option.replace("-", "_") for option in _INSTEAD}
+
+
+def default_config(train_size: int | None = 500) -> Config:
+    """Return what a sweep starts from: a small net on few digits, so that a trial takes seconds."""
+    return quick().replace(network="cnn", network_options={}, epochs=15, train_size=train_size)
+
+
+_Settings: Any = options.options(default_config(), without=_DECIDED)
+_None = "(default: none)"
+
+
+@verb("sweep", instead=_INSTEAD)
+def sweep(
+    settings: Annotated[_Settings, arg(name="")] = _Settings(),  # noqa: B008 - frozen
+    recipe: Annotated[str | None, arg(metavar="NAME", help_behavior_hint=_None)] = None,
+    config: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint=_None)] = None,
+    out: Annotated[Path, arg(metavar="DIR")] = Path("runs/sweep"),
+    space: Annotated[
+        Path | None, arg(metavar="FILE", help_behavior_hint="(default: lr, weight_decay, companions)")
+    ] = None,
+    budget: Annotated[float | None, arg(metavar="MINUTES", help_behavior_hint=_None)] = None,
+    trials: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 20, or what the budget allows)")] = (
+        None
+    ),
+    seeds: int = 3,
+    storage: Annotated[str | None, arg(metavar="URL|FILE", help_behavior_hint="(default: study.db in the folder)")] = (
+        None
+    ),
+    resume: Flag = False,
+    where: Annotated[EngineOptions, arg(name="")] = EngineOptions(),  # noqa: B008 - frozen
+    json: Flag = False,
+) -> None:
+    """Search the best settings with companions, and with as many trials those of the plain net.
+
+    Trials are judged on validation images. The test set is read by the final runs of the two winners only.
+
+    Args:
+        settings: the settings that the search starts from, in groups; the first trial of each net has them.
+        recipe: recipe that the settings start from
+        config: YAML file that the settings start from
+        out: folder of all runs
+        space: YAML file of the settings to search and their ranges
+        budget: minutes for everything, final runs included
+        trials: number of trials per net
+        seeds: number of final runs per net
+        storage: where the trials are kept: a database URL, or a journal file
+        resume: go on with a sweep that was stopped, or join one that another process has started
+        where: where the runs are trained.
+        json: print one JSON object
+    """
+    from deepsup.cli.progress import counting
+    from deepsup.studies import sweep as sweep_settings
+    from deepsup.training.memory import kept_memory
+
+    given = options.given(settings)
+    default = default_config(None if "data" in given else 500)
+    kept = resume and not given and recipe is None and config is None and (out / "settings.json").is_file()
+    start = None if kept else options.resolved(options.base(recipe, config, default), settings)
+    with counting("runs") as watch, resumable(lambda: _go_on(out, resume)), kept_memory():
+        answer = sweep_settings(
+            start, out, space=space, trials=trials, budget=budget, seeds=seeds, storage=storage, resume=resume,
+            engine=where.chosen(), watch=watch,
+        )  # fmt: skip
+    report = None if answer["others"] else _report(out)
+    show({**answer, "report": report}, _text(answer, out, report), json)
+
+
+def _go_on(out: Path, resume: bool) -> str:
+    return f"the trials are in {out}; go on with: {same_command()}{'' if resume else ' --resume'}"
+
+
+def _report(out: Path) -> str | None:
+    """Return the path of the page; none where what draws it is not installed."""
+    try:
+        from deepsup.report import write_report
+    except ImportError as error:
+        sys.stderr.write(f"no report: {error.name} is not installed (pip install 'deepsup[figures]')\n")
+        return None
+    return str(write_report([out]))
+
+
+def _text(answer: dict[str, Any], out: Path, report: str | None) -> str:
+    rows = [
+        [method, each["trials"], _percent(each["defaults_error"]), _percent(each["validation_error"]), _tested(each)]
+        for method, each in answer["methods"].items()
+    ]
+    best = answer["best"]
+    lines = [table(["net", "trials", "validation error % of the defaults", "of the best", "test error %"], rows), ""]
+    words = ", ".join(f"{name} {_short(value)}" for name, value in best["settings"].items())
+    lines.append(f"best on {answer['validation_images']:,} validation images: the {best['method']} net, {words}")
+    if answer["others"]:
+        lines.append(
+            f"{answer['others']} trials of other processes are still going; the last process tests the winners"
+        )
+    else:
+        lines += [_difference(answer), f"next: deepsup train --config {best['config']} --out {out}-best"]
+    return "\n".join([*lines, *([f"report: {report}"] if report else [])])
+
+
+def _difference(answer: dict[str, Any]) -> str:
+    """Return whether companions help, by the test errors of the final runs."""
+    found = answer["difference"]
+    if found["mean"] is None:
+        return "a final run diverged: no comparison"
+    said = f"supervised - plain, test error: {found['mean']:+.2f} points"
+    if found["interval"] is None:
+        return f"{said}; one seed is not conclusive"
+    low, high = found["interval"]
+    verdict = "companions help" if high < 0 else "companions harm" if low > 0 else "not significant"
+    seeds = len(answer["methods"]["plain"]["errors"])
+    return f"{said} over {seeds} seeds, 95 % interval {low:+.2f} to {high:+.2f}; {verdict}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _tested(each: dict[str, Any]) -> str:
+    deviation = each.get("deviation")
+    return _percent(each.get("mean")) + ("" if deviation is None else f" ± {deviation:.2f}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,32 @@
+"""Every script in examples/ runs as it stands there, without data of its own, and prints a few plain lines."""
+
+import os
+import runpy
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+
+
+@pytest.mark.filterwarnings("default")  # what other packages deprecate is not the examples' business
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """In this process, since most of their time is the import of packages that other tests have imported too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    began = time.process_time()
+    runpy.run_path(str(path), run_name="__main__")
+    assert time.process_time() - began < 60
+    lines = capsys.readouterr().out.splitlines()
+    assert 1 <= len(lines) <= 20
+    assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
+
+
+def test_packages_that_need_torchvision_import_in_a_process_of_their_own() -> None:
+    """The tests declare torchvision's operators for themselves; a user's script has nobody who does."""
+    code = "import deepsup.adapters.hugging_face, deepsup.adapters.lightning_module, timm"
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
