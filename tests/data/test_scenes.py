@@ -127,6 +127,22 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "too few names": (lambda d: (d / "classes.txt").write_text("one\n"), r"1 names, but masks have class 2"),
     "a broken mask": (lambda d: (d / "masks" / "03.png").write_bytes(b"no"), r"03\.png: not a readable image"),
+    "a lossy mask": (
+        lambda d: (d / "masks" / "03.png").unlink() or write_mask(d / "masks" / "03.jpg", np.ones((8, 12), np.uint8)),
+        r"03\.jpg: a mask in JPEG, whose compression changes the class numbers; expected PNG",
+    ),
+    "a lossy mask with another suffix": (
+        lambda d: Image.fromarray(np.ones((8, 12), np.uint8)).save(d / "masks" / "03.png", "JPEG"),
+        "a mask in JPEG",
+    ),
+    "two images of one name": (
+        lambda d: write_mask(d / "images" / "03.bmp", np.zeros((8, 12), np.uint8)),
+        r"03\.bmp and 03\.jpg have the same name but for the suffix",
+    ),
+    "masks elsewhere": (
+        lambda d: (d / "masks").rename(d / "labels"),
+        r"labels has a file for every one in .*images; expected masks in .*masks; rename labels to masks",
+    ),
     "nothing": (lambda d: [f.unlink() for f in [*(d / "images").iterdir(), *(d / "masks").iterdir()]], "no image;"),
 }
 
@@ -142,3 +158,7 @@ def test_folders_that_do_not_fit(tmp_path: Path, case: str) -> None:
 def test_one_class_only(tmp_path: Path) -> None:
     with pytest.raises(DeepsupError, match="every pixel has class 0"):
         load_data(folder_of(tmp_path / "set", "L", values=(0,)))
+    with pytest.raises(DeepsupError, match="every pixel is 255, which is ignored"):
+        load_data(folder_of(tmp_path / "ignored", "L", values=(255,)))
+    with pytest.raises(DeepsupError, match=r"^one image only; expected two or more"):
+        load_data(folder_of(tmp_path / "one", "L", count=1))

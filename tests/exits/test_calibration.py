@@ -23,6 +23,9 @@ def test_the_temperature_undoes_what_scores_were_multiplied_by() -> None:
     grid = [float(nn.functional.cross_entropy(scores * 3 / t, labels)) for t in np.geomspace(0.05, 20, 200)]
     found = fitted_temperature(scores * 3, labels)
     assert float(nn.functional.cross_entropy(scores * 3 / found, labels)) <= min(grid) + 1e-6
+    for unit in (1e-4, 1e4):  # a companion that was trained for a few steps has tiny scores
+        assert fitted_temperature(scores * 3 * unit, labels) == pytest.approx(found * unit, rel=1e-4)
+    assert fitted_temperature(torch.zeros(9, 5), torch.arange(9) % 5) == 1
 
 
 def random_judgement(samples: int = 60) -> ExitJudgement:
@@ -164,6 +167,7 @@ def test_multiply_adds_by_hand() -> None:
         ([], "validation is a list without samples"),
         (7, "validation is a int without samples"),
         ([images(4)], "validation is a list without samples"),
+        ((images(4) / 0, torch.tensor([0, 1, 2, 0])), "the scores of 'conv1' are not finite for some validation"),
     ],
 )
 def test_bad_validation_sets(validation: object, said: str) -> None:

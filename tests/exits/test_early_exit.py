@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from dense_nets import dense_net
 from nets import CLASSES, LEARNED, ConvNet, TokenNet, images, mlp
 from torch import Tensor, nn
 
@@ -271,9 +272,25 @@ def test_bad_nets_and_batches() -> None:
         EarlyExit(ConvNet(), [0.5])  # type: ignore[arg-type]
     with pytest.raises(DeepsupError, match="has not run yet"):
         EarlyExit(supervise(ConvNet(), ["conv1"], num_classes=CLASSES), [0.5])
+    with pytest.raises(DeepsupError, match=r"net scores every position .UNet., so no sample is done.*strip.keep="):
+        EarlyExit(dense_net(), [0.5, 0.5])
+    one = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    with pytest.raises(DeepsupError, match=r"one score per sample .num_classes=1., whose softmax is always sure"):
+        EarlyExit(supervise(one, ["1"], num_classes=1, example=torch.zeros(1, 4)), [0.5])
     net.strip()
     with pytest.raises(DeepsupError, match="has no companions: it was stripped"):
         EarlyExit(net, [])
+
+
+def test_a_sample_of_nan_goes_to_the_end_and_harms_no_other() -> None:
+    net, inputs = supervised("cnn")
+    broken = inputs.clone()
+    broken[1] = torch.nan
+    out, fine = (EarlyExit(net, [0.0, 0.0])(each) for each in (broken, inputs))
+    others = [row for row in range(len(inputs)) if row != 1]
+    assert out.exits.tolist() == [2 if row == 1 else 0 for row in range(len(inputs))]
+    assert out.scores[1].isnan().all()
+    torch.testing.assert_close(out.scores[others], fine.scores[others])
 
 
 @pytest.mark.parametrize("pool", ["none", "avg", "max", 2])

@@ -329,12 +329,15 @@ BAD: dict[str, tuple[Callable[[], tuple[dict[str, Any], Tensor]], str]] = {
     "negative": (lambda: ({"ignore_index": 5}, masks() - 1), r"labels run from -1 to 1; expected 0 to 2"),
     "one per image": (lambda: ({}, torch.zeros(3).long()), r"labels have shape \[3\].*\[3, 16, 16\].*mask per image"),
     "3-D": (lambda: ({}, masks(dims=3)[..., None]), r"4-D labels do not fit 2-D scores"),
-    "floats": (lambda: ({}, masks().float()), r"torch.float32 \[3, 16, 16\].*\.long\(\)"),
+    "floats": (lambda: ({}, masks().float()), r"\[3, 16, 16\].*\.long\(\), or .* \[3, 3, 16, 16\]$"),
     "K": (lambda: ({}, torch.rand(3, 2, 16, 16)), r"\[3, 2, 16, 16\].*expected 3 class probabilities per position"),
     "no probabilities": (lambda: ({}, torch.rand(3, 3, 16, 16)), r"sum to .*expected class probabilities"),
     "soft and ignored": (lambda: ({"ignore_index": 0}, torch.rand(3, 3, 16, 16)), r"ignore_index=0 with labels of"),
     "no tensor": (lambda: ({}, [1]), r"labels are list; expected a tensor"),  # type: ignore[dict-item,return-value]
-    "another batch": (lambda: ({}, masks(2)), r"labels have shape \[2, 16, 16\], scores \[3, 3, 16, 16\]"),
+    "another batch": (
+        lambda: ({}, masks(2)),
+        r"labels have shape \[2, 16, 16\], scores \[3, 3, 16, 16\].*; the batch has 3 samples, the labels 2$",
+    ),
 }
 
 
@@ -344,6 +347,14 @@ def test_labels_that_do_not_fit(case: str) -> None:
     net = dense_net()
     with pytest.raises(DeepsupError, match=BAD[case][1]):
         Objective(net, **SETTINGS, **settings)(net(pictures()), y)
+
+
+def test_an_empty_batch() -> None:
+    net = dense_net().eval()
+    out = net(pictures()[:0])
+    assert {tuple(each.shape) for each in out.companions.values()} == {(0, CLASSES, 4, 4), (0, CLASSES, 8, 8)}
+    with pytest.raises(DeepsupError, match="the batch is empty"):
+        Objective(net, **SETTINGS)(out, masks()[:0])
 
 
 def test_two_dimensional_labels_for_volumes() -> None:

@@ -114,7 +114,8 @@ def test_settings_that_do_not_fit(words: list[str], said: str, tmp_path: Path, c
 
 
 def test_what_is_for_labels_only(run: Run, capsys: pytest.CaptureFixture) -> None:
-    assert main(["inspect", str(run.folder)]) == 2
-    assert "scores every pixel" in capsys.readouterr().err
+    for words in (["inspect"], ["exits"], ["predict", "x.png", "--early"]):
+        assert main([words[0], str(run.folder), *words[1:]]) == 2
+        assert "scores every pixel; expected a run with one label per image" in capsys.readouterr().err
     assert main(["evaluate", str(run.folder), str(run.folder)]) == 2
     assert "evaluate each by itself" in capsys.readouterr().err

@@ -42,6 +42,7 @@ def open_image(path: Path) -> Image.Image:
             # cameras may store an image rotated, with a tag
             upright = ImageOps.exif_transpose(image)
             upright.load()
+            upright.format = image.format  # a copy has none
             return upright
     except FileNotFoundError:
         raise DataError(f"no file {path}; expected an image file") from None

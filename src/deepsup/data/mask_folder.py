@@ -15,12 +15,27 @@ from deepsup.data.images import is_grey, open_image, read_images
 from deepsup.data.scenes import Masks
 from deepsup.errors import DataError
 
+LOSSY = ("JPEG", "MPO")
 PARTS = {"train": "train", "test": "test", "validation": "validation", "val": "validation"}
 
 
 def has_masks(folder: Path) -> bool:
     """Whether a folder holds ``images/`` and ``masks/``, by itself or in ``train/``."""
     return any((place / "images").is_dir() and (place / "masks").is_dir() for place in (folder, folder / "train"))
+
+
+def check_names(folder: Path) -> None:
+    """Raise an error for masks in a folder of another name, which would be read as a class of images."""
+    for place in (folder, folder / "train"):
+        if not (place / "images").is_dir():
+            continue
+        stems = {path.stem for path in (place / "images").iterdir()}
+        for other in sorted(place.iterdir()):
+            if other.is_dir() and other.name != "images" and stems == {path.stem for path in other.iterdir()}:
+                raise DataError(
+                    f"{other} has a file for every one in {place / 'images'}; expected masks in {place / 'masks'}; "
+                    f"rename {other.name} to masks"
+                )
 
 
 def read_mask_folder(
@@ -50,10 +65,7 @@ def places(folder: Path) -> dict[str, str]:
 
 def pairs_in(folder: Path) -> list[tuple[Path, Path]]:
     """Return every image of a folder with its mask, which has the same name up to the suffix."""
-    images, masks = (
-        {path.stem: path for path in sorted((folder / name).iterdir()) if path.is_file() and path.name[0] != "."}
-        for name in ("images", "masks")
-    )
+    images, masks = by_stem(folder / "images"), by_stem(folder / "masks")
     for one, other, names in ((images, masks, ("images", "masks")), (masks, images, ("masks", "images"))):
         alone = [stem for stem in one if stem not in other]
         if alone:
@@ -64,6 +76,20 @@ def pairs_in(folder: Path) -> list[tuple[Path, Path]]:
     if not images:
         raise DataError(f"{folder / 'images'}: no image; expected at least one, with its mask in {folder / 'masks'}")
     return [(images[stem], masks[stem]) for stem in images]
+
+
+def by_stem(folder: Path) -> dict[str, Path]:
+    """Return the files of a folder by their names without the suffix, which must differ."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name[0] != ".":
+            if path.stem in found:
+                raise DataError(
+                    f"{found[path.stem]} and {path.name} have the same name but for the suffix; expected one file per "
+                    f"image and per mask; rename or remove one"
+                )
+            found[path.stem] = path
+    return found
 
 
 def read_pairs(folder: Path, pairs: list[tuple[Path, Path]], channels: int, size: int | None) -> Part:
@@ -79,6 +105,11 @@ def read_mask(path: Path, image: Path, size: int | None) -> Masks:
     from PIL import Image
 
     mask = open_image(path)
+    if mask.format in LOSSY:
+        raise DataError(
+            f"{path}: a mask in {mask.format}, whose compression changes the class numbers; expected PNG or another "
+            f"lossless format; convert the original masks"
+        )
     if mask.mode not in ("P", "L", "1", "I;16", "I"):
         raise DataError(
             f"{path}: a mask of mode {mask.mode!r}; expected a class number per pixel: a palette or a gray image; "
@@ -107,6 +138,8 @@ def class_names(folder: Path, values: np.ndarray) -> tuple[str, ...]:
                 f"{listed}: {len(names)} names, but masks have class {highest}; expected one name per class"
             )
         return names
+    if len(values) == 0:
+        raise DataError(f"{folder}: every pixel is {IGNORED}, which is ignored; expected class numbers from 0")
     if highest < 1:
         raise DataError(f"{folder}: every pixel has class 0; expected two or more classes; is it the right folder?")
     if highest + 1 > 2 * len(values) + 8:

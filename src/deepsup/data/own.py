@@ -17,7 +17,7 @@ import numpy as np
 
 from deepsup.data.dataset import Dataset, Images, Part
 from deepsup.data.images import is_grey, read_images
-from deepsup.data.mask_folder import has_masks, read_mask_folder
+from deepsup.data.mask_folder import check_names, has_masks, read_mask_folder
 from deepsup.data.splits import a_fifth
 from deepsup.errors import DataError
 from deepsup.npz import names_in, read_arrays
@@ -51,7 +51,8 @@ class OwnImages:
         if "test" not in parts:
             parts["train"], parts["test"] = a_fifth(parts["train"], self.classes)
             few, all_ = len(parts["test"]), len(self.parts["train"])
-            notes = (f"{self.name} has no test part: {few:,} of its {all_:,} images, stratified, became one",)
+            drawn = "" if parts["test"].dense else ", stratified,"
+            notes = (f"{self.name} has no test part: {few:,} of its {all_:,} images{drawn} became one",)
         return Dataset(self.name, self.classes, parts["train"], parts["test"], parts.get("validation"), notes=notes)
 
 
@@ -65,6 +66,7 @@ def read_folder(folder: Path, size: int | None = None, channels: int | None = No
         raise DataError(f"image_size={size}; expected one whole number, 1 or more pixels")
     if has_masks(folder):
         return OwnImages(folder.resolve().name, *read_mask_folder(folder, size, channels))
+    check_names(folder)
     parts = _part_folders(folder)
     classes = _class_names(parts["train"])
     for part in parts.values():

@@ -49,6 +49,8 @@ def a_fifth(part: Part, classes: Sequence[str]) -> tuple[Part, Part]:
     """Return a fixed split of a part into four fifths and one fifth; both have at least one image per class."""
     counts = part.counts(len(classes)) if not part.dense else [len(part)]
     scarce = [name for name, count in zip(classes, counts, strict=False) if count < 2]
+    if scarce and part.dense:
+        raise DataError("one image only; expected two or more, to train on and to test on; add some")
     if scarce:
         raise DataError(
             f"class {scarce[0]!r} has one image only; expected two or more, to train on and to test on; add some, or "

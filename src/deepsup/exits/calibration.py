@@ -52,6 +52,12 @@ def calibrate(
     sizes = checked_sizes(batch_size)
     inputs, labels = checked_samples(net, validation)
     measured = measure(net, inputs, labels)
+    for name, scores in {**measured.companions, OUTPUT: measured.scores}.items():
+        if not scores.isfinite().all():
+            raise SupervisionError(
+                f"the scores of {name!r} are not finite for some validation samples; expected finite numbers; check "
+                f"the inputs for NaN, and that the net was trained without diverging"
+            )
     temperatures = {tap: fitted_temperature(scores, measured.labels) for tap, scores in measured.companions.items()}
     temperatures[OUTPUT] = fitted_temperature(measured.scores, measured.labels)
     return Calibrating(net, inputs, measured, temperatures, sizes).run(increase, cost)

@@ -189,8 +189,9 @@ class EarlyExit:
             rows = rows[1:]
             fewer = compacted(fewer, torch.arange(1, here, device=rows.device), tap, here)
         last = self.stages[-1].module
-        same, rest = torch.equal(self.scores(last(*whole)), plain), self.scores(last(*fewer))
-        if not same or rest.shape != plain[-2:].shape or not torch.allclose(rest, plain[-2:], rtol=1e-3, atol=1e-4):
+        same, rest = equal(self.scores(last(*whole)), plain), self.scores(last(*fewer))
+        close = rest.shape == plain[-2:].shape and torch.allclose(rest, plain[-2:], 1e-3, 1e-4, equal_nan=True)
+        if not same or not close:
             where = ", ".join(self.names[:-1])
             raise SupervisionError(
                 f"{type(self.model).__name__} cut into stages at {where} gives other scores than the model itself: "
@@ -198,6 +199,11 @@ class EarlyExit:
                 f"model that treats every sample alike; tap other layers, or use it without exits"
             )
         self._verified = True
+
+
+def equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are the same to the bit; NaN, which bad inputs give in every net, equals NaN."""
+    return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def sharing_copy(module: Module) -> Module:
@@ -215,6 +221,16 @@ def check_net(net: object) -> None:
         raise SupervisionError(
             "net has no companions: it was stripped or supervised at no layer; expected the net as it was trained; "
             "exits are its companions, so call EarlyExit before strip()"
+        )
+    if net.dense:
+        raise SupervisionError(
+            f"net scores every position ({type(net.trunk).__name__}), so no sample is done before all its positions "
+            f"are; expected one set of scores per sample, [B,K]; strip(keep=...) makes a smaller dense model instead"
+        )
+    if net.num_classes == 1:
+        raise SupervisionError(
+            "net has one score per sample (num_classes=1), whose softmax is always sure; expected at least two "
+            "classes; build the model with two"
         )
     if not net.inputs and any(net.head(tap).first.in_features == 0 for tap in net.taps):
         raise SupervisionError("net has not run yet, so its companions have no size; expected a trained net")

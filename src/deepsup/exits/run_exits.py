@@ -83,6 +83,11 @@ def supervised_model(run: RunFolder) -> Model:
             f"{run.folder} has no companions, so there is nothing to exit at; expected a run that was trained with "
             f"them; train it again without --taps none"
         )
+    if model.dense:
+        raise RunError(
+            f"{run.folder} scores every pixel; expected a run with one label per image; a smaller dense model is "
+            f"Run(...).load().strip(keep=...) in Python"
+        )
     return model
 
 
@@ -164,7 +169,7 @@ def load_exits(run: RunFolder) -> tuple[EarlyExit, Model]:
     """Return the early exits that ``calibrate_run`` has kept beside a run, and its model."""
     path = run.folder / "exits.json"
     if not path.is_file():
-        _ = run.config  # says what is missing
+        supervised_model(run)  # says what is missing, and whether the run can have exits at all
         raise RunError(f"{run.folder} has no thresholds yet; calibrate its exits first: deepsup exits {run.folder}")
     record = read_json(path, EXITS, "calibrate the exits again: deepsup exits RUN")
     model = supervised_model(run)

@@ -43,7 +43,7 @@ def check_numbers(labels: Tensor, scores: Tensor, ignore_index: int | None) -> N
     if labels.is_floating_point() or labels.is_complex():
         raise ObjectiveError(
             f"labels are {labels.dtype} {list(labels.shape)}; expected whole class numbers {wanted(scores)}; convert "
-            f"with .long(), or give class probabilities {list(scores.shape[:2])} with the positions behind them"
+            f"with .long(), or give class probabilities {[*scores.shape[:2], *labels.shape[1:]]}"
         )
     if not values_known(labels) or labels.dtype == torch.bool:
         return
@@ -146,6 +146,8 @@ def shown(size: Sequence[int]) -> str:
 
 def remedy_for_positions(labels: Tensor, scores: Tensor) -> str:
     """Return what to do about labels with too few or too many dimensions."""
+    if labels.ndim in (scores.ndim - 1, scores.ndim):
+        return f"the batch has {len(scores)} samples, the labels {len(labels)}"
     if labels.ndim == 1:
         return "the model scores every position: give it a mask per image, or pool its output"
     return f"{labels.ndim - 1}-D labels do not fit {scores.ndim - 2}-D scores" if labels.ndim else "give a tensor"
