@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deepsup import Companion, DeeplySupervised, DeepOutput, DeepsupError, Loss, Objective, supervise
+from deepsup.objective.checks import check_scores
 from deepsup.objective.losses import LOSSES
 
 TAPS = ("conv1", "conv2")
@@ -499,3 +500,13 @@ def test_norms_need_an_output_layer() -> None:
     with pytest.raises(DeepsupError, match=r"no linear or convolution layer with 3 outputs.*norms=False"):
         objective_of(net)(out, labels())
     objective_of(net, norms=False)(out, labels())
+
+
+def test_scores_that_are_not_finite_are_found_and_large_ones_are_not() -> None:
+    big = torch.full((4, 3), 3e38)  # finite, unlike their sum
+    check_scores("the output", big)
+    for bad in (torch.inf, -torch.inf, torch.nan):
+        with pytest.raises(DeepsupError, match=r"not finite .first at sample 2 of the batch"):
+            check_scores("the output", torch.where(torch.arange(4)[:, None] == 2, bad, 1.0))
+    with pytest.raises(DeepsupError, match="not finite"):
+        check_scores("the output", torch.tensor([[torch.inf, -torch.inf]]))

@@ -1,5 +1,6 @@
 """Runs on masks: trained, evaluated, predicted and reported by the command, on scenes and on a folder of one's own."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from PIL import Image
 
 from deepsup import Config, Run, load_data, train
 from deepsup.cli import main
+from deepsup.cli.progress import summary_of
+from deepsup.report.read import RunRecord
+from deepsup.report.training_figures import draw_dense_errors, draw_layer_errors
 
 SMALL = {"network": "unet-small", "network_options": {"widths": [4, 6, 8]}, "tensorboard": False, "batch_size": 8}
 SCENES = Config(data="digits-scenes-small", train_size=24, epochs=1, loss="dice_ce", **SMALL)
@@ -67,6 +71,28 @@ def test_the_report_shows_every_side_output(run: Run, tmp_path: Path, capsys: py
     page = Path(json.loads(capsys.readouterr().out)["report"]).read_text()
     for words in ("Side outputs", "mean IoU", "Test image 0: image", "truth", "decoder2", "Test image 5: output"):
         assert words in page, words
+    assert "Wrong pixels of every layer of" in page
+    assert "repeat(4, " in page  # a row per test image: image, truth, decoder2, output
+    assert '<i style="background: rgb(0, 114, 178)"></i>0</span>' in page  # class 0 is number 1
+
+
+def test_wrong_pixels_do_not_stand_beside_the_mean_iou(tmp_path: Path) -> None:
+    epoch = {"companion_errors": {"decoder2": 9.0}, "error": 7.0, "validation_error": 80.0, "loss": 1.0, "lr": 0.1,
+             "images_per_second": 9.0}  # fmt: skip
+    record = RunRecord("scenes", tmp_path, {}, {}, [epoch, epoch], None, {"dense": {}})
+    errors, iou = draw_layer_errors(record), draw_dense_errors(record)
+    assert errors is not None
+    assert iou is not None
+    assert "output 7" in errors.alt
+    assert "80" not in errors.alt
+    assert "output, validation 80" in iou.alt
+    images = dataclasses.replace(record, insight={})
+    assert draw_dense_errors(images) is None
+    together = draw_layer_errors(images)
+    assert together is not None
+    assert "output, validation 80" in together.alt
+    assert "wrong pixels 7.00 % (decoder2 9.0)  validation 80.00 %" in summary_of(epoch, dense=True)
+    assert "train error 7.00 %" in summary_of(epoch)
 
 
 def test_a_run_is_resumed_where_it_stopped(tmp_path: Path) -> None:

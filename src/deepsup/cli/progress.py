@@ -47,9 +47,9 @@ class Lines(Display):
         sys.stderr.flush()
         self.written = time.monotonic()
 
-    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
+    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:
         """Write the line of an epoch."""
-        self.write(f"epoch {record['epoch'] + 1}/{self.epochs}  {summary_of(record)}")
+        self.write(f"epoch {record['epoch'] + 1}/{self.epochs}  {summary_of(record, training.net.dense)}")
 
 
 class Bar(Display):
@@ -73,18 +73,22 @@ class Bar(Display):
         """Move the bar."""
         self.progress.update(self.task, completed=training.iteration)
 
-    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
+    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:
         """Show the numbers of an epoch."""
-        self.progress.update(self.task, numbers=summary_of(record))
+        self.progress.update(self.task, numbers=summary_of(record, training.net.dense))
 
 
-def summary_of(record: dict[str, Any]) -> str:
-    """Return one line about an epoch: loss, errors, learning rate, speed."""
+def summary_of(record: dict[str, Any], dense: bool = False) -> str:
+    """Return one line about an epoch: loss, errors, learning rate, speed.
+
+    dense: whether the errors in training are wrong pixels, and the others 100 % minus the mean IoU.
+    """
+    what = "wrong pixels" if dense else "train error"
     layers = " ".join(f"{tap} {error:.1f}" for tap, error in record["companion_errors"].items())
     seen = f"  validation {record['validation_error']:.2f} %" if "validation_error" in record else ""
     seen += f"  test {record['test_error']:.2f} %" if "test_error" in record else ""
     return (
-        f"loss {record['loss']:.3f}  train error {record['error']:.2f} %{f' ({layers})' if layers else ''}{seen}  "
+        f"loss {record['loss']:.3f}  {what} {record['error']:.2f} %{f' ({layers})' if layers else ''}{seen}  "
         f"lr {record['lr']:.2g}  {record['images_per_second']:,.0f} images/s"
     )
 

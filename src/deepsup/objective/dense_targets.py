@@ -148,10 +148,10 @@ def averaged(labels: Tensor, weights: Tensor | None, size: Sequence[int], scores
 
 def cell_weights(weights: Tensor | None, size: Sequence[int], labels: Tensor, first: int, scores: Tensor) -> Tensor:
     """Return the sum of the weights of the pixels of each cell, [B,p]."""
-    whole = labels.shape[first:]
-    each = torch.ones(len(labels), *whole, dtype=scores.dtype, device=scores.device) if weights is None else weights
-    empty = torch.zeros(len(labels), math.prod(size), dtype=scores.dtype, device=scores.device)
-    return empty.index_add(1, cell_of(whole, size, labels.device), each.flatten(1)).reshape(-1, *size)
+    cell = cell_of(labels.shape[first:], size, labels.device)
+    empty = torch.zeros(1 if weights is None else len(labels), math.prod(size), dtype=scores.dtype, device=cell.device)
+    each = torch.ones_like(cell, dtype=scores.dtype)[None] if weights is None else weights.flatten(1)
+    return empty.index_add(1, cell, each).reshape(-1, *size).expand(len(labels), *size)
 
 
 def cell_of(whole: Sequence[int], size: Sequence[int], device: torch.device) -> Tensor:

@@ -45,9 +45,10 @@ def metrics(run: RunRecord) -> Section:
 
 def side_outputs(run: RunRecord) -> Section:
     """Return, for some test images, the image, its mask, every side output and the final one."""
-    section = Section("Side outputs", SIDES)
+    section = Section("Side outputs", SIDES, legend=legend(run))
     scenes, truth = run.arrays.get("scenes", ()), run.arrays.get("truth", ())
     names = [name for name in run.insight["dense"] if f"said/{name}" in run.arrays]
+    section.columns = 2 + len(names)
     for index, (scene, mask) in enumerate(zip(scenes, truth, strict=False)):
         shown = {"image": scene, "truth": coloured(mask)}
         shown |= {name: coloured(run.arrays[f"said/{name}"][index]) for name in names}
@@ -55,6 +56,12 @@ def side_outputs(run: RunRecord) -> Section:
             alt = f"Test image {index}: {name}"
             section.pictures.append(Picture(picture_uri(picture), alt, [name, f"test image {index}"]))
     return section
+
+
+def legend(run: RunRecord) -> list[tuple[str, str]]:
+    """Return the colour and the name of each class."""
+    classes = [str(each) for each in run.insight.get("classes", [])]
+    return [(f"rgb({r}, {g}, {b})", name) for (r, g, b), name in zip(palette().tolist(), classes, strict=False)]
 
 
 def coloured(mask: np.ndarray) -> np.ndarray:

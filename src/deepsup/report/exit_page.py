@@ -73,7 +73,8 @@ def draw_exit_curve(run: RunRecord) -> Drawing | None:
         batch = curve[0].get("batch")
         axes.plot(times, error, color=SUPERVISED, marker="o", label=f"measured time, batches of {batch}")
         axes.plot(work, error, color=PLAIN, marker="s", linestyle="--", markerfacecolor=PAPER, label="multiply-adds")
-        axes.plot([1], [plain], color="#D55E00", marker="x", markersize=8, linestyle="none", label="plain net")
+        axes.plot([1], [plain], color="#D55E00", marker="x", markersize=8, linestyle="none", label="plain net",
+                  clip_on=False)  # fmt: skip
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         tidy(axes, "cost per image, relative to the plain net", "validation error, %")

@@ -51,6 +51,10 @@ class Section:
     tables: list[PageTable] = field(default_factory=list)
     figures: list[Shown] = field(default_factory=list)
     pictures: list[Picture] = field(default_factory=list)
+    columns: int = 0
+    """Pictures per row; 0: as many as fit."""
+    legend: list[tuple[str, str]] = field(default_factory=list)
+    """Colours in the pictures, and what they stand for."""
     commands: list[tuple[str, str]] = field(default_factory=list)
     """Reason and command."""
     folded: bool = False

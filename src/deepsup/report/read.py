@@ -61,6 +61,11 @@ class RunRecord:
         return self.own_label or self.method
 
     @property
+    def dense(self) -> bool:
+        """Whether it scores every pixel, once it has ended: its errors in training are then wrong pixels."""
+        return "dense" in self.insight or "metrics" in (self.result or {})
+
+    @property
     def supervised(self) -> bool:
         """Whether it was trained with companions."""
         return self.method.startswith("DSN")

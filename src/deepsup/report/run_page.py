@@ -97,7 +97,7 @@ def summary(run: RunRecord) -> Section:
     cards = [
         ("test error", percent(result.get("error"))),
         (
-            "wrong pixels in training" if "metrics" in result else "training error, last epoch",
+            "wrong pixels in training" if run.dense else "training error, last epoch",
             percent(last.get("error")),
         ),
         ("method", run.method),
@@ -149,7 +149,9 @@ def layer_table(run: RunRecord) -> PageTable:
 def course(run: RunRecord) -> Section:
     """Return the figures of the training."""
     section = Section("Training")
-    section.show(training.draw_layer_errors(run), "Error of every layer over the epochs, in training (with dropout).")
+    what = "Wrong pixels" if run.dense else "Error"
+    section.show(training.draw_layer_errors(run), f"{what} of every layer over the epochs, in training (with dropout).")
+    section.show(training.draw_dense_errors(run), "The error of the output, 100 % minus its mean IoU, over the epochs.")
     section.show(training.draw_losses(run), "The objective, and its parts before they are weighted by alpha.")
     section.show(
         training.draw_activity(run),

@@ -14,9 +14,20 @@ def draw_layer_errors(run: RunRecord) -> Drawing | None:
     """Draw the errors of the companions and of the output over the epochs: training, validation, test."""
     lines = series_by_layer(run.metrics, "companion_errors") | {"output": series(run.metrics, "error")}
     measured = {"output, validation": "validation_error", "output, test": "test_error"}
+    if run.dense:  # wrong pixels, which cannot stand beside 100 % minus the mean IoU
+        measured = {}
+    what = "wrong pixels" if run.dense else "error"
     lines |= {name: series(run.metrics, key) for name, key in measured.items()}
-    alt = f"Error of every layer of {run.name} over the epochs; at the end {ends(lines, ' %')}."
-    return draw_lines(run, "layer-errors", alt, lines, "error in training, %")
+    alt = f"{what.capitalize()} of every layer of {run.name} over the epochs; at the end {ends(lines, ' %')}."
+    return draw_lines(run, "layer-errors", alt, lines, f"{what} in training, %")
+
+
+def draw_dense_errors(run: RunRecord) -> Drawing | None:
+    """Draw 100 % minus the mean IoU of a dense run over the epochs, on validation and test images."""
+    measured = {"output, validation": "validation_error", "output, test": "test_error"}
+    lines = {name: series(run.metrics, key) for name, key in measured.items()} if run.dense else {}
+    alt = f"100 % minus the mean IoU of {run.name} over the epochs; at the end {ends(lines, ' %')}."
+    return draw_lines(run, "mean-iou", alt, lines, "100 % minus mean IoU")
 
 
 def draw_losses(run: RunRecord) -> Drawing | None:
@@ -49,7 +60,7 @@ def draw_activity(run: RunRecord) -> Drawing | None:
         )  # fmt: skip
         drawing.name_ticks(axes.yaxis, range(len(lines)), list(lines))
         axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         drawing.figure.colorbar(shades, ax=axes, label="active", ticks=[0, 0.5, 1])
     return drawing
 
@@ -74,7 +85,7 @@ def draw_lines(
         elif not log:
             axes.set_ylim(bottom=0)
         tidy(axes, "epoch", ylabel)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         drawing.figure.legend(loc="outside upper center", fontsize=9, ncols=min(3, len(lines)))
     return drawing
 
