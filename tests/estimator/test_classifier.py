@@ -216,7 +216,7 @@ def test_settings_that_cannot_be(settings: Any, said: str, digits: tuple[np.ndar
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_device_that_is_not_there(digits: tuple[np.ndarray, np.ndarray]) -> None:
-    with pytest.raises(DeepsupError, match="^device=cuda, but torch finds no CUDA here"):
+    with pytest.raises(DeepsupError, match=r"^device=cuda, but torch finds no CUDA here"):
         quick(device="cuda").fit(*digits)
 
 

@@ -419,7 +419,7 @@ def test_how_long_a_run_takes_is_known_from_the_longest_part_of_one(config: Conf
     with pytest.raises(TrainingError, match=f"expected at least about {minutes:.1f}; go on with --resume"):
         searching.check_enough()
     searching.note({"state": "complete", "seconds": 30.0})
-    with pytest.raises(TrainingError, match="expected at least about 4.0; go on with --resume"):
+    with pytest.raises(TrainingError, match=r"expected at least about 4\.0; go on with --resume"):
         searching.check_enough()
 
 
@@ -427,7 +427,8 @@ def test_how_long_a_run_takes_is_known_from_the_longest_part_of_one(config: Conf
     ("words", "said"),
     [
         (["--budget", "-1"], "budget=-1; expected minutes, more than 0"),
-        (["--trials", "0"], "trials=0, seeds=3; expected at least 1 of each"),
+        (["--trials", "0"], "deepsup: trials=0; expected at least 1"),
+        (["--seeds", "0"], "deepsup: seeds=0; expected at least 1"),
         (["--validation", "9"], "sweep has no option --validation; sweep holds validation images out by itself"),
         (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster at 127.0.0.1:1"),
     ],

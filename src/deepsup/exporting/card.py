@@ -54,9 +54,10 @@ class Facts:
 def card(to: str, program: Program, facts: Facts, path: Path, size: int, difference: float) -> str:
     """Return the text of the card."""
     trunk = facts.run.config.network.name if facts.run is not None else type(program.trunk).__name__
+    kind = "A model that classifies every position" if program.dense else "A classifier"
     parts = [
         f"# {path.name}",
-        f"{'A model that classifies every position' if program.dense else 'A classifier'} ({trunk}, {size:,} bytes), exported by deepsup {version('deepsup')} with torch "
+        f"{kind} ({trunk}, {size:,} bytes), exported by deepsup {version('deepsup')} with torch "
         f"{torch.__version__.partition('+')[0]}. {_comparison(to, program, difference)}",
         "## Run it",
         f"```python\n{_code(to, program, path.name)}\n```",
@@ -111,8 +112,7 @@ def _outputs(program: Program) -> dict[str, str]:
     taps = {name: tap for tap, name in (program.graph.companions or {}).items()}
     shapes = (f"[{','.join(map(str, ['N', *each.shape[1:]]))}]" for each in program(*program.batch(1)))
     return {
-        name: f"float {shape}, the scores of "
-        + (f"the companion at `{taps[name]}`" if name in taps else "the model")
+        name: f"float {shape}, the scores of " + (f"the companion at `{taps[name]}`" if name in taps else "the model")
         for name, shape in zip(program.outputs, shapes, strict=True)
     }
 

@@ -95,8 +95,9 @@ def finished(run: Searching, made: Sweep, folder: Path, workers: Workers, limits
 
 def check_arguments(config: Config | None, trials: int | None, budget: float | None, seeds: int) -> None:
     """Refuse what cannot be swept, before anything is written."""
-    if seeds < 1 or (trials is not None and trials < 1):
-        raise ConfigError(f"trials={trials}, seeds={seeds}; expected at least 1 of each")
+    for name, number in (("trials", trials), ("seeds", seeds)):
+        if number is not None and number < 1:
+            raise ConfigError(f"{name}={number}; expected at least 1")
     if budget is not None and not 0 < budget < 1e7:
         raise ConfigError(f"budget={budget:g}; expected minutes, more than 0")
     if config is not None:
