@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
-from deepsup import Companion, DeeplySupervisedClassifier
+from deepsup import Companion, DeeplySupervisedClassifier, DeepsupError
 
 NOT_HERE = {
     "check_array_api_input",  # runs only where SCIPY_ARRAY_API is set
@@ -187,6 +187,37 @@ def test_no_companions_and_hinge_losses(digits: tuple[np.ndarray, np.ndarray]) -
     assert classifier.decision_function(X).shape == (200, 10)
     with pytest.raises(AttributeError, match="predict_proba"):
         classifier.predict_proba(X)
+
+
+def test_settings_as_searches_draw_them(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    """``np.logspace`` and scipy's distributions give numbers of numpy."""
+    X, y = digits
+    drawn = {"alpha": np.float64(0.1), "epochs": np.int64(2), "batch_size": np.int32(32), "learning_rate": 0.25}
+    several = {"alpha": np.array([0.5, 0.25]), "early_stopping": True, "patience": np.int64(1)}
+    for settings in (drawn, several):
+        plain = {name: each.tolist() if hasattr(each, "tolist") else each for name, each in settings.items()}
+        scores = [quick(**given).fit(X, y).decision_function(X) for given in (settings, plain)]
+        np.testing.assert_array_equal(*scores)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"learning_rate": -1}, r"^learning_rate=-1.0; expected a number of at least 0: learning rate$"),
+        ({"alpha": None}, r"^alpha=None; expected float"),
+        ({"device": "gpu"}, r"^device='gpu'; expected cpu, cuda or cuda:N$"),
+        ({"loss": "dice"}, r"^loss='dice' with scores \[64, 10\]; .*use loss='softmax' to classify"),
+    ],
+)
+def test_settings_that_cannot_be(settings: Any, said: str, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    with pytest.raises(ValueError, match=said):
+        quick(**settings).fit(*digits)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_device_that_is_not_there(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    with pytest.raises(DeepsupError, match=r"^device=cuda, but torch finds no CUDA here"):
+        quick(device="cuda").fit(*digits)
 
 
 def test_without_scikit_learn() -> None:

@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from dense_nets import dense_net, pictures
 from plain_resnet import SmallResNet
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -209,6 +210,30 @@ class Masked(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
         tokens = self.embed(input_ids) * attention_mask[..., None]
         return {"logits": self.fc(self.hidden(tokens.sum(1) / attention_mask.sum(1, keepdim=True)))}
+
+
+@pytest.mark.parametrize("to", RUNNERS)
+def test_a_dense_net_with_its_side_outputs(tmp_path: Path, to: str) -> None:
+    """In the memory order of torch's default, which runs of deepsup do not use."""
+    net, batch = dense_net(fuse=True).eval(), pictures(5)
+    done = deepsup.export(net, tmp_path / f"dense.{to}", batch[:2], companions=True)
+    assert done.outputs == ("scores", *net.outputs) == ("scores", "up3", "up2", "fuse")
+    found, out = RUNNERS[to](done.path, batch), net(batch)
+    for name, scores in {"scores": out.scores, **out.companions}.items():
+        torch.testing.assert_close(found[name], scores, rtol=1e-5, atol=1e-5)
+    card = done.card.read_text()
+    assert "A model that classifies every position (UNet, " in card
+    assert "| scores | float [N,3,16,16], the scores of the model |" in card
+    assert "| up3 | float [N,3,4,4], the scores of the companion at `up3` |" in card
+
+
+def test_the_card_of_a_dense_run_says_what_its_error_is(tmp_path: Path) -> None:
+    config = Config(
+        data="digits-scenes-small", train_size=8, epochs=1, batch_size=8, network="unet-small", tensorboard=False
+    )
+    run = deepsup.train(config.replace(network_options={"widths": [4, 6, 8]}), tmp_path / "run")
+    done = deepsup.export(run, tmp_path / "weights.safetensors")
+    assert "Test error in percent (100 minus the mean IoU), on 500 images" in done.card.read_text()
 
 
 def test_two_inputs_by_name(tmp_path: Path) -> None:

@@ -25,12 +25,12 @@ from deepsup.errors import ConfigError, RunError, TrainingError
 from deepsup.studies import ray_workers, sweep
 from deepsup.studies.engine import Engine
 from deepsup.studies.pool import Job, pool, run_job
-from deepsup.studies.ray_workers import DriverPlace, check_answers, check_resources, fits, work_there
+from deepsup.studies.ray_workers import DriverPlace, check_answers, check_resources, fits, imported_ray, work_there
 
 CLUSTER = """
 import sys
 from deepsup.studies.ray_workers import imported_ray
-ray = imported_ray()
+ray = imported_ray(starts=True)
 ray.init(address="local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False)
 print("ADDRESS", ray.get_runtime_context().gcs_address, flush=True)
 sys.stdin.read()
@@ -39,10 +39,14 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """The address of a cluster of two CPUs; it is its own process, so that several drivers can use it."""
+    """The address of a cluster of two CPUs; it is its own process, so that several drivers can use it.
+
+    It has the token of the tests, but nothing tells it to ask for one.
+    """
     pytest.importorskip("ray", reason="ray is not installed (pip install 'deepsup[ray]')")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-    with subprocess.Popen([sys.executable, "-c", CLUSTER], **pipes) as head:
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_MODE"}
+    with subprocess.Popen([sys.executable, "-c", CLUSTER], env=environment, **pipes) as head:
         yield next(line.split()[1] for line in head.stdout if line.startswith("ADDRESS"))
         head.stdin.close()
 
@@ -86,29 +90,10 @@ def kill_owner(run: Path, killed: list[int]) -> None:
         time.sleep(0.02)
 
 
-def test_two_ray_workers_give_the_same_bits_and_one_may_be_killed(
+def test_ray_gives_the_same_bits_whoever_is_killed(
     cluster: str, reference: tuple[Config, list[dict], dict[str, str]], tmp_path: Path
 ) -> None:
-    config, results, digests = reference
-    killed: list[int] = []
-    killer = threading.Thread(target=kill_owner, args=(tmp_path / "run1", killed), daemon=True)
-    killer.start()
-    seen: list[int] = []
-    with pool(Engine("ray", address=cluster), tmp_path) as run_all:
-        found = run_all(jobs_in(tmp_path, config), lambda _, count: seen.append(count))
-    killer.join()
-    assert killed
-    assert seen == [1, 2, 3, 4]
-    assert "diverged" in found[3]["failed"]
-    assert without_time(found) == results
-    assert weights(tmp_path) == digests
-    assert not list(tmp_path.glob(".engine-*"))
-
-
-def test_a_killed_driver_is_started_again(
-    cluster: str, reference: tuple[Config, list[dict], dict[str, str]], tmp_path: Path
-) -> None:
-    """The second driver trains what is missing; a run that ended before is not touched."""
+    """A driver is killed, and then a worker of the next; a run that had ended before is not touched."""
     config, results, digests = reference
     code = "import sys; sys.path.insert(0, 'tests/studies'); import test_engines as t; t.drive(*sys.argv[1:])"
     (tmp_path / "config.yaml").write_text(config.to_yaml())
@@ -120,12 +105,21 @@ def test_a_killed_driver_is_started_again(
     driver.kill()
     driver.wait()
     ended = {path: path.stat().st_mtime_ns for path in tmp_path.glob("run*/result.json")}
-    assert 0 < len(ended) < 4
+    assert 0 < len(ended) < 3
+    killed: list[int] = []
+    killer = threading.Thread(target=kill_owner, args=(tmp_path / "run2", killed), daemon=True)
+    killer.start()
+    seen: list[int] = []
     with pool(Engine("ray", address=cluster), tmp_path) as run_all:
-        found = run_all(jobs_in(tmp_path, config), lambda *_: None)
+        found = run_all(jobs_in(tmp_path, config), lambda _, count: seen.append(count))
+    killer.join()
+    assert killed
+    assert seen == [1, 2, 3, 4]
+    assert "diverged" in found[3]["failed"]
     assert without_time(found) == results
     assert weights(tmp_path) == digests
     assert {path: path.stat().st_mtime_ns for path in ended} == ended
+    assert len(list(tmp_path.glob(".engine-*"))) == 1  # the mark of the driver that was killed
 
 
 def drive(address: str, folder: str) -> None:
@@ -170,10 +164,57 @@ def test_runs_that_no_machine_has_room_for() -> None:
         check_resources(ray, Engine("ray", cpus=9))
 
 
-def test_a_cluster_with_another_token(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "00" * 32)
+@pytest.mark.parametrize("token", [None, "00" * 32])
+def test_a_cluster_that_is_started_here_refuses_drivers_without_its_token(
+    token: str | None, cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question is asked by a process of its own, as a second driver would; it finds no token in its home."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if token is None:
+        monkeypatch.delenv("RAY_AUTH_MODE")
+        monkeypatch.delenv("RAY_AUTH_TOKEN")
+    else:
+        monkeypatch.setenv("RAY_AUTH_TOKEN", token)
     with pytest.raises(TrainingError, match="refuses this machine: its token is missing or incorrect; set RAY_AUTH"):
         check_answers(cluster)
+
+
+TOKENS = {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
+
+
+@pytest.mark.parametrize(
+    ("given", "starts", "made"),
+    [
+        ({}, True, {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN"}),
+        ({}, False, set()),  # an existing cluster has its own token, or none
+        ({"RAY_AUTH_MODE": "disabled"}, True, set()),
+        ({"RAY_AUTH_TOKEN": "mine"}, True, {"RAY_AUTH_MODE"}),
+        ({"RAY_AUTH_TOKEN_PATH": "mine"}, True, {"RAY_AUTH_MODE"}),
+    ],
+)
+def test_a_cluster_that_is_started_here_gets_a_random_token(
+    given: dict[str, str], starts: bool, made: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray reads it when it is imported: by then it must be there. This Ray here keeps what it finds."""
+    (tmp_path / "ray.py").write_text("import os\nfound = {**os.environ}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tokens = []
+    for _ in range(2):
+        for name in TOKENS:
+            monkeypatch.setenv(name, given[name]) if name in given else monkeypatch.delenv(name, raising=False)
+        monkeypatch.delitem(sys.modules, "ray", raising=False)
+        found = imported_ray(starts).found
+        assert {name for name in TOKENS if name in found} == made | set(given)
+        assert given.items() <= found.items()
+        assert found.get("RAY_AUTH_MODE", "none") == ("token" if made else given.get("RAY_AUTH_MODE", "none"))
+        tokens.append(found.get("RAY_AUTH_TOKEN", ""))
+    if "RAY_AUTH_TOKEN" in made:
+        assert len(tokens[0]) == len(tokens[1]) == 64
+        assert tokens[0] != tokens[1]
+    for name in TOKENS:  # too late: Ray has been imported
+        monkeypatch.delenv(name, raising=False)
+    imported_ray(starts)
+    assert not TOKENS & set(os.environ)
 
 
 def test_two_processes_give_the_same_bits(reference: tuple[Config, list[dict], dict[str, str]], tmp_path: Path) -> None:
@@ -248,7 +289,7 @@ def test_mistakes_end_in_one_line(
 
 def test_no_cluster_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="ray is not installed (pip install 'deepsup[ray]')")
-    monkeypatch.setattr(ray_workers, "WAIT", 0.5)
+    monkeypatch.setattr(ray_workers, "WAIT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(TrainingError, match=f"what listens at {address} does not answer as a Ray cluster"):

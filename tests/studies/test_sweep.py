@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,8 +157,8 @@ def test_a_sweep_that_was_stopped_goes_on_as_if_it_had_not_been(
 def test_more_trials_on_a_finished_sweep(answer, config: Config, space: Path, tmp_path: Path, folder: Path) -> None:
     out = tmp_path / "out"
     sweep(config, out, space=space, trials=1, seeds=1, storage=str(tmp_path / "trials.journal"))
-    again = sweep(config, out, space=space, trials=3, seeds=1, resume=True)
-    assert comparable(again) == comparable(answer)
+    again = sweep(config, out, space=space, trials=2, seeds=1, resume=True)
+    assert comparable(again) == [trial for trial in comparable(answer) if trial[1] < 2]
     assert (tmp_path / "trials.journal").read_text().startswith("{")
     assert not (out / "study.db").exists()
 
@@ -188,7 +189,7 @@ def test_the_importance_of_settings(config: Config, tmp_path: Path) -> None:
         task = search.ask(deadline=0.0)
         outcome = {"state": "complete", "epochs": 2, "seconds": 1.0, "why": ""}
         search.tell(task, outcome | {"validation_error": 10 * task.config.optimizer.lr})
-        assert search.importance() == {} or number >= 3
+        assert number >= 3 or search.importance() == {}
     found = search.importance()
     assert list(found) == ["lr", "alpha"]
     assert found["lr"] > 0.8
@@ -223,11 +224,11 @@ def run_verb(words: list[str], **more: Any) -> subprocess.Popen:
 
 
 def search_together(config: Config, space: Path, out: Path, storage: str | None) -> None:
-    """Two processes search together; between them they train every trial once."""
+    """Two processes search together; between them they train every trial once. Of three, no importance is measured."""
     settings = out.parent / "config.yaml"
     settings.write_text(config.to_yaml())
     words = ["--config", str(settings), "--space", str(space), "--out", str(out), "--resume", "--json"]
-    words += ["--trials", "4", "--seeds", "1", "--cpus", "1", *(["--storage", storage] if storage else [])]
+    words += ["--trials", "3", "--seeds", "1", "--cpus", "1", *(["--storage", storage] if storage else [])]
     processes = [run_verb(words) for _ in range(2)]
     answers = [json.loads(process.communicate(timeout=200)[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
@@ -235,8 +236,8 @@ def search_together(config: Config, space: Path, out: Path, storage: str | None)
     last = json.loads((out / "sweep.json").read_text())
     for method in ("supervised", "plain"):
         mine = [trial for trial in last["trials"] if trial["method"] == method]
-        assert {trial["number"] for trial in mine} >= {0, 1, 2, 3}
-        assert len(mine) <= 5  # both may ask for the last one at once
+        assert {trial["number"] for trial in mine} >= {0, 1, 2}
+        assert len(mine) <= 4  # both may ask for the last one at once
     owners = {trial.user_attrs["owner"] for trial in trials_in(out, storage)}
     assert len(owners) == 2
     assert not any((out / ".drivers").iterdir())
@@ -398,11 +399,36 @@ def test_a_budget_too_small_for_one_run(config: Config, space: Path, tmp_path: P
     assert again["methods"]["supervised"]["states"] == {"complete": 1}
 
 
+def test_how_long_a_run_takes_is_known_from_the_longest_part_of_one(config: Config) -> None:
+    """A trial that was stopped after one step says little; of a resumed one, only what was trained here counts."""
+    from deepsup.studies.sweep import Searching
+    from deepsup.studies.trial_run import Deadline
+
+    nothing = SimpleNamespace(method="plain", space={}, others=lambda: 0, records=list)
+    searching = Searching([nothing], None, 0.2, 3, lambda *_: None)
+    for first, last, seconds in ((0, 25, 10.0), (50, 51, 9.0)):
+        times = iter([100.0, 100.0 + seconds, 100.0 + seconds])
+        deadline = Deadline(0.0, times.__next__)
+        training = SimpleNamespace(iteration=first, batches=range(10), config=config.replace(epochs=10), finished=False)
+        deadline.started(training)
+        training.iteration = last
+        deadline.step_ended(training)
+        assert deadline.passed
+        searching.note({"state": "stopped", "done": deadline.done, "seconds": deadline.seconds})
+    minutes = (2 + 2 * 3) * 10.0 / (25 / 100) / 60
+    with pytest.raises(TrainingError, match=f"expected at least about {minutes:.1f}; go on with --resume"):
+        searching.check_enough()
+    searching.note({"state": "complete", "seconds": 30.0})
+    with pytest.raises(TrainingError, match=r"expected at least about 4\.0; go on with --resume"):
+        searching.check_enough()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--budget", "-1"], "budget=-1; expected minutes, more than 0"),
-        (["--trials", "0"], "trials=0, seeds=3; expected at least 1 of each"),
+        (["--trials", "0"], "deepsup: trials=0; expected at least 1"),
+        (["--seeds", "0"], "deepsup: seeds=0; expected at least 1"),
         (["--validation", "9"], "sweep has no option --validation; sweep holds validation images out by itself"),
         (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster at 127.0.0.1:1"),
     ],

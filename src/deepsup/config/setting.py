@@ -80,6 +80,7 @@ def _docs(module: str) -> dict[tuple[str, str], str]:
 
 def typed(setting: Setting, kind: Any, value: Any) -> Any:
     """Return a value as ``kind``, the setting's type or a part of it; refuse others in the words the user typed."""
+    value = value.tolist() if hasattr(value, "tolist") else value  # numbers and arrays of numpy
     origin, (first, *rest) = get_origin(kind), get_args(kind) or (kind,)
     if origin in (Union, UnionType):  # with None
         return None if value is None else typed(setting, first, value)

@@ -7,7 +7,9 @@ N samples, D features, C channels, H W image, K classes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from deepsup.estimator.fitting import EarlyStopping, build_supervised, train_net
 from deepsup.estimator.samples import Array, check_shape, fit_samples
 from deepsup.insight import Measurement, measure
 from deepsup.supervision import Companion
+from deepsup.training.build import device_of
 
 
 def _has_probabilities(classifier: DeeplySupervisedClassifier) -> bool:
@@ -127,12 +130,12 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             raise DataError(f"y has one class, {classes[0]}; expected samples of at least two classes")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         config = self._config(seed)
+        device = device_of(config)
         trained, watched = self._parts(codes, seed)
         samples = fit_samples(X[trained], self.image_shape, self.channels, self.scale)
         labels = torch.from_numpy(codes.astype(np.int64))
         stopping = EarlyStopping(samples(X[watched]), labels[watched], self.patience) if len(watched) else None
-        cuda = [torch.device(self.device)] if str(self.device).startswith("cuda") else []
-        with torch.random.fork_rng(devices=cuda):
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             net = build_supervised(self.network, self.at, self.companion, samples.shape, len(classes), config)
             history = train_net(net, (samples(X[trained]), labels[trained]), config, stopping)
@@ -176,19 +179,21 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
 
     def _config(self, seed: int) -> Config:
         """Return the settings of the training, checked."""
-        alpha = self.alpha if isinstance(self.alpha, list | tuple) else (self.alpha,)
-        return Config(
-            loss=self.loss, alpha=tuple(alpha), epochs=self.epochs, lr=self.learning_rate, seed=seed,
-            batch_size=self.batch_size,
-            optimizer="adamw", weight_decay=self.weight_decay, anneal="cosine", device=self.device, gradient_every=0,
-        )  # fmt: skip
+        try:
+            return Config(
+                loss=self.loss, alpha=self.alpha, epochs=self.epochs, lr=self.learning_rate, seed=seed,
+                batch_size=self.batch_size, optimizer="adamw", weight_decay=self.weight_decay, anneal="cosine",
+                device=self.device, gradient_every=0,
+            )  # fmt: skip
+        except ConfigError as error:
+            raise ConfigError(re.sub("^lr=", "learning_rate=", str(error))) from error
 
     def _parts(self, codes: Array, seed: int) -> tuple[Array, Array]:
         """Return the indices of the samples to train on and of those that are held out; the latter may be empty."""
         everyone = np.arange(len(codes))
         if not self.early_stopping:
             return everyone, everyone[:0]
-        if not isinstance(self.patience, int) or self.patience < 1:
+        if not isinstance(self.patience, Integral) or self.patience < 1:
             raise ConfigError(f"patience={self.patience!r}; expected a number of epochs, 1 or more")
         try:
             trained, watched = train_test_split(

@@ -54,9 +54,10 @@ class Facts:
 def card(to: str, program: Program, facts: Facts, path: Path, size: int, difference: float) -> str:
     """Return the text of the card."""
     trunk = facts.run.config.network.name if facts.run is not None else type(program.trunk).__name__
+    kind = "A model that classifies every position" if program.dense else "A classifier"
     parts = [
         f"# {path.name}",
-        f"A classifier ({trunk}, {size:,} bytes), exported by deepsup {version('deepsup')} with torch "
+        f"{kind} ({trunk}, {size:,} bytes), exported by deepsup {version('deepsup')} with torch "
         f"{torch.__version__.partition('+')[0]}. {_comparison(to, program, difference)}",
         "## Run it",
         f"```python\n{_code(to, program, path.name)}\n```",
@@ -108,12 +109,11 @@ def _kind(dtype: torch.dtype) -> str:
 
 def _outputs(program: Program) -> dict[str, str]:
     """Return output name -> what it is."""
-    classes = program.graph.num_classes
     taps = {name: tap for tap, name in (program.graph.companions or {}).items()}
+    shapes = (f"[{','.join(map(str, ['N', *each.shape[1:]]))}]" for each in program(*program.batch(1)))
     return {
-        name: f"float [N,{classes}], the scores of "
-        + (f"the companion at `{taps[name]}`" if name in taps else "the model")
-        for name in program.outputs
+        name: f"float {shape}, the scores of " + (f"the companion at `{taps[name]}`" if name in taps else "the model")
+        for name, shape in zip(program.outputs, shapes, strict=True)
     }
 
 
@@ -154,7 +154,8 @@ def _trained(facts: Facts) -> list[str]:
     if result["error"] is None:
         return [data, "Not tested."]
     errors = {"output": result["error"], **result["companions"]}
-    tested = f"Test error in percent, on {_images(result.get('test_images'))} that it was not trained on:"
+    kind = "error in percent (100 minus the mean IoU)" if result.get("metrics") else "error in percent"
+    tested = f"Test {kind}, on {_images(result.get('test_images'))} that it was not trained on:"
     return [data, tested, _table(["layer", "error %"], [(name, f"{each:.2f}") for name, each in errors.items()])]
 
 

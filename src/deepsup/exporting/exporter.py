@@ -148,7 +148,7 @@ def program_of(
     if preprocess is not None and (len(args) != 1 or kwargs):
         raise ExportError(f"the example has {len(tensors)} tensors; expected one, since preprocess takes one")
     inputs = ("images",) if preprocess is not None else input_names(net.trunk, len(args), kwargs)
-    taps = unique(net.taps, {"scores", *inputs}) if companions else None
+    taps = unique(net.outputs, {"scores", *inputs}) if companions else None
     outputs = ("scores", *(taps or {}).values())
     batched = tuple(len(each) == len(tensors[0]) for each in tensors)
     graph = Graph(net, tuple(kwargs), preprocess, taps).eval()

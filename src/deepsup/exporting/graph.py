@@ -73,6 +73,11 @@ class Program:
         net = self.graph.net
         return net.trunk if isinstance(net, DeeplySupervised) else net
 
+    @property
+    def dense(self) -> bool:
+        """Whether the model scores every position."""
+        return self(*self.batch(1))[0].ndim > 2
+
     @torch.no_grad()
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
         """Return the outputs in the order of their names."""

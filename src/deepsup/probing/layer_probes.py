@@ -93,7 +93,7 @@ class LayerFeatures:
         for args, kwargs in data.batches(self.batch_size, self.like):
             scores = self.net(*args, **kwargs).scores.float().cpu()
             if not scores.isfinite().all():
-                raise DataError("the scores of the model are not finite on data; expected numbers; check its weights")
+                raise DataError("the scores of the model are not finite on data; check the inputs, and its weights")
             yield scores, dict(self._caught)
 
     def collect(self, data: ProbeData) -> tuple[Tensor, dict[str, Tensor]]:

@@ -29,7 +29,8 @@ def sweep_lead(sweep: SweepRecord) -> str:
     """Return what was searched and the result, in a few sentences."""
     ours, plain = sweep.methods["supervised"], sweep.methods["plain"]
     said = (
-        f"{ours['trials']} trials with companions and {plain['trials']} of the plain net were judged on "
+        f"{ours['trials']} {'trial' if ours['trials'] == 1 else 'trials'} with companions and {plain['trials']} of the "
+        f"plain net were judged on "
         f"{sweep.table['validation_images']:,} validation images of {data_name(sweep)}; the first of each has the "
         f"default settings. {gain('The net with companions', ours)}; {gain('the plain net', plain)}."
     )

@@ -1,5 +1,7 @@
 """Runs on a Ray cluster: an existing one, or one that is started on this machine and ends with the study.
 
+Whoever reaches a Ray cluster can run code on it, so one that is started here asks for a random token.
+
 A run is a Ray task. Ray starts a task again, on another machine if need be, when its process or its machine dies; the
 run then continues from its newest checkpoint. So the folder of the runs must be on a file system that all machines
 share, and so must the data.
@@ -10,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import secrets
 import signal
 import socket
 import subprocess
@@ -48,7 +51,7 @@ class RayWorkers(Workers):
         self.running: set[Any] = set()
 
     def __enter__(self) -> Self:
-        self.ray = imported_ray()
+        self.ray = imported_ray(starts=self.engine.address is None)
         connect(self.ray, self.engine)
         try:
             check_resources(self.ray, self.engine)
@@ -157,10 +160,14 @@ def work_there(work: Work[Task], task: Task, threads: int, place: DriverPlace) -
         return error
 
 
-def imported_ray() -> Any:
-    """Return the package ray, or say how to install it."""
+def imported_ray(starts: bool) -> Any:
+    """Return the package ray, or say how to install it; for a cluster that ``starts`` here, with a token of its own."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    if starts and "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:  # Ray reads them when it is imported
+        os.environ["RAY_AUTH_MODE"] = "token"
+        if "RAY_AUTH_TOKEN_PATH" not in os.environ:
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         import ray
     except ImportError as error:

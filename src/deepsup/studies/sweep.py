@@ -95,8 +95,9 @@ def finished(run: Searching, made: Sweep, folder: Path, workers: Workers, limits
 
 def check_arguments(config: Config | None, trials: int | None, budget: float | None, seeds: int) -> None:
     """Refuse what cannot be swept, before anything is written."""
-    if seeds < 1 or (trials is not None and trials < 1):
-        raise ConfigError(f"trials={trials}, seeds={seeds}; expected at least 1 of each")
+    for name, number in (("trials", trials), ("seeds", seeds)):
+        if number is not None and number < 1:
+            raise ConfigError(f"{name}={number}; expected at least 1")
     if budget is not None and not 0 < budget < 1e7:
         raise ConfigError(f"budget={budget:g}; expected minutes, more than 0")
     if config is not None:
@@ -131,7 +132,7 @@ class Searching:
         self.began = time.time()
         self.deadline = self.began + 60 * (budget or 1e9)
         self.lasted: list[float] = []
-        self.ended, self.needs = 0, 0.0
+        self.ended, self.done, self.needs = 0, 0.0, 0.0
         self.parallel = 1
 
     def all_trials(self, workers: Workers) -> None:
@@ -168,8 +169,8 @@ class Searching:
 
     def note(self, outcome: dict[str, Any]) -> None:
         """Note how long a run takes, or would have taken."""
-        if outcome["state"] == "stopped":
-            self.needs = max(self.needs, outcome["seconds"] / max(outcome["done"], 1e-3))
+        if outcome["state"] == "stopped" and outcome["done"] > self.done:  # one step says little
+            self.done, self.needs = outcome["done"], outcome["seconds"] / outcome["done"]
         if outcome["state"] == "complete":
             self.lasted.append(outcome["seconds"])
 
@@ -185,7 +186,8 @@ class Searching:
                 continue
             if not self.needs:
                 raise TrainingError(f"no trial of the {search.method} net trained to its end; lower the learning rates")
-            minutes = max((2 + 2 * self.seeds) * self.needs / self.parallel / 60, 0.1)
+            run = mean(self.lasted) if self.lasted else self.needs
+            minutes = max((2 + 2 * self.seeds) * run / self.parallel / 60, 0.1)
             raise TrainingError(
                 f"a budget of {self.budget:g} minutes is too small for one run of each net; expected at least about "
                 f"{minutes:.1f}; go on with --resume and a larger --budget"

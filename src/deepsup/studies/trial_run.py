@@ -70,7 +70,7 @@ def run_trial(task: TrialTask, threads: int, keep_memory: bool = False) -> dict[
     except TrainingError:
         if not deadline.passed:
             raise
-        return ended("stopped") | {"done": deadline.done}
+        return ended("stopped") | {"done": deadline.done, "seconds": deadline.seconds}
     return ended("complete", run.result["validation_error"]) | {"seconds": run.result["seconds"]}
 
 
@@ -113,13 +113,19 @@ class Deadline(Callback):
     """Stops the training when the sweep's time is over; the run is saved."""
 
     passed = False
-    done = 0.0
+    done, seconds = 0.0, 0.0
+    """The share of a whole run that was trained here, and how long that took."""
 
     def __init__(self, deadline: float, clock: Callable[[], float] = time.time) -> None:
         self.deadline, self.clock = deadline, clock
+
+    def started(self, training: Training) -> None:
+        """Note where and when the training starts: it may have been resumed."""
+        self.first, self.began = training.iteration, self.clock()
 
     def step_ended(self, training: Training) -> None:
         """Look at the clock."""
         if self.clock() > self.deadline and not training.finished:
             training.stop_requested = self.passed = True
-            self.done = training.iteration / (len(training.batches) * training.config.total_epochs)
+            whole = len(training.batches) * training.config.total_epochs
+            self.done, self.seconds = (training.iteration - self.first) / whole, self.clock() - self.began

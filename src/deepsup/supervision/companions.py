@@ -224,7 +224,8 @@ def at_positions(layer: nn.Linear, maps: Tensor, length: float | None = None) ->
     if maps.stride(1) == 1:  # the channels of a position lie together in memory: neither way copies the maps
         scores = F.linear(maps.movedim(1, -1), layer.weight).movedim(-1, 1)
     else:
-        scores = (layer.weight @ maps.flatten(2)).reshape(len(maps), len(layer.weight), *maps.shape[2:])
+        size = (maps.shape[0], len(layer.weight), *maps.shape[2:])  # len(maps) would fix the batch of an export
+        scores = (layer.weight @ maps.flatten(2)).reshape(size)
     if length is not None:
         scores = (scores * factor_to(maps, length * maps.shape[2:].numel() ** 0.5)).to(scores.dtype)
     return scores + layer.bias.reshape(-1, *[1] * (maps.ndim - 2))
