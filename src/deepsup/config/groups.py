@@ -107,6 +107,8 @@ class ObjectiveSettings(Settings):
     """loss of the output; focal, dice, dice_ce and balanced_bce are for masks"""
     companion_loss: LossName | None = None
     """loss of the companions, one of those of --loss"""
+    companion_labels: Literal["own", "shuffled"] = "own"
+    """labels of the companions: each image's own, or as a control those of the batch in a new random order"""
     alpha: tuple[Amount, ...] = (0.3,)
     """weight of the companions: one for all, or one per tap"""
     gamma: tuple[Amount, ...] = (0.0,)
@@ -134,6 +136,8 @@ class ObjectiveSettings(Settings):
         super().__post_init__()
         if self.label_smoothing and "softmax" not in (self.loss, self.companion_loss):
             raise ConfigError(f"label_smoothing={self.label_smoothing} with loss={self.loss}; expected loss=softmax")
+        if self.companion_labels == "shuffled" and self.class_weights:
+            raise ConfigError("companion_labels=shuffled with class_weights; expected none: they follow the own labels")
 
 
 @dataclass(frozen=True)
