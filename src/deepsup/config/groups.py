@@ -81,6 +81,8 @@ class NetworkSettings(Settings):
     """network: a registered name (deepsup networks) or package.module:factory"""
     options: dict[str, Any] = field(default_factory=dict, metadata={"name": "network_options"})
     """options of the network"""
+    start_from: str | None = None
+    """folder of a run of the same network whose trunk's weights to start from, all but the last layer's"""
 
 
 @dataclass(frozen=True)
