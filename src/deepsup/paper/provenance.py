@@ -57,7 +57,9 @@ def chosen_words(record: Mapping[str, Any]) -> str:
     if judged:
         images, counts = sorted({each["images"] for each in judged}), sorted({each["candidates"] for each in judged})
         held = f"{spanned(images)} held-out training images of {judged[0]['of']}"
-        words.insert(0, f"{held}, {spanned(counts)} candidates per row")
+        further = sum("further" in each for each in judged)
+        more = f", after looking further in {further} row{'s' * (further > 1)}" if further else ""
+        words.insert(0, f"{held}, {spanned(counts)} candidates per row{more}")
     elif rows and not words:
         words.append("nothing was chosen")
     return "; ".join(words)
