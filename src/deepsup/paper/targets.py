@@ -16,6 +16,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.size_targets import lenet_sizes, sizes
 from deepsup.paper.study_targets import cifar_pair, course, hinges, pretraining, robustness
 from deepsup.paper.table_targets import table
+from deepsup.paper.tuning_targets import tuning
 from deepsup.paper.when_targets import when
 from deepsup.studies.study import Outcome
 
@@ -51,6 +52,7 @@ TARGETS = {
         "Fig. 2b on a LeNet: test error against the number of training digits", lenet_sizes, readings.gains
     ),
     "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),
+    "when-tuning": Target("When companions help: a trained net tuned on few images of other classes", tuning),
     "when-controls": Target(
         "What else could explain that companions help: a plain net of 12 layers under controls, MNIST", controls
     ),
