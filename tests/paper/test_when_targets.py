@@ -16,6 +16,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.summary import BEGIN, END, summarise
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_REPRODUCED, NOT_RUN, PARTLY, REPRODUCED
 from deepsup.paper.when_page import harm_text, when_block
+from deepsup.training.build import build_net
 
 
 def test_a_control_changes_one_thing() -> None:
@@ -71,6 +72,8 @@ def test_tuning_differs_by_the_companions_only() -> None:
             assert (config.supervision.taps == ("none",)) == (row.id.method == WITHOUT)
             assert (config.network.name, config.network.options) == ("fast", row.method.start.network.options)
     assert len({str(row.method.start) for row in plan.rows}) == 1
+    supervised = next(iter(plan.rows[0].method.choices.values()))
+    assert build_net(supervised, 50, (3, 32, 32)).taps == ("group1", "group2", "group3")
 
 
 def test_a_tuned_row_says_what_it_started_from_and_repeats(tmp_path: Path) -> None:

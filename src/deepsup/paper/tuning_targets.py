@@ -7,7 +7,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.recipes import find_recipe
 from deepsup.studies.study import Method
 
-OPTIONS = {"widths": [16, 64, 64], "mirror": True}
+OPTIONS = {"widths": [16, 64, 64]}
 START = find_recipe("fast-cifar10").replace(
     data="cifar100-first50", network_options=OPTIONS, sides=(), epochs=6, batch_size=250, taps=("none",),
     label_smoothing=0.1, tensorboard=False, gradient_every=0,
