@@ -162,7 +162,7 @@ def test_minutes_are_stated_and_grow_with_the_work(capsys: pytest.CaptureFixture
     assert main(["reproduce", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["targets"]
     assert list(told) == list(NAMES)
-    same = (*STUDIES, "fast-few", "fig2b", "when", "dense", *FAST)
+    same = (*STUDIES, "fast-few", "fig2b", "when", "when-tuning", "when-controls", "dense", *FAST)
     assert all(
         0 < told[name]["minutes"]["cpu"] < told[name]["minutes"]["paper"] for name in TARGETS if name not in same
     )
@@ -258,6 +258,7 @@ def test_a_table_has_one_budget(name: str) -> None:
     assert {(c.data.train_size, c.total_epochs, c.run.batch_size, c.data.extra) for c in configs} == {
         (5000, 10, 25, False)
     }
+    assert {config.network.options["init"] for config in configs} == {"he"}
     own = [row for row in plan.rows if row.id.method in ("NIN", "DSN-SVM", "DSN-Softmax")]
     assert [len(row.method.choices) for row in own] == [4, 4, 4]
     assert [row.method.seeds for row in plan.rows] == [3] * 3 + [1] * (len(plan.rows) - 3)

@@ -17,7 +17,7 @@ def data_list(json: Flag = False) -> None:
     Args:
         json: print one JSON object
     """
-    from deepsup.data import COMPOSED, KNOWN, data_folder, is_present
+    from deepsup.data import COMPOSED, HALVES, KNOWN, data_folder, is_present
 
     sets: list[dict[str, Any]] = [
         {
@@ -34,6 +34,11 @@ def data_list(json: Flag = False) -> None:
         {"name": each.name, "about": each.about, "classes": len(each.classes), "shape": [1, each.canvas, each.canvas],
          "parts": each.counts, "present": True}
         for each in COMPOSED.values()
+    ]  # fmt: skip
+    sets += [
+        {"name": each.name, "about": each.about, "classes": len(each.classes), "shape": list(each.shape),
+         "parts": each.counts, "present": is_present(KNOWN[each.of])}
+        for each in HALVES.values()
     ]  # fmt: skip
     rows = [
         [each["name"], "yes" if each["present"] else "no", _counts(each["parts"]), each["classes"], each["about"]]

@@ -81,6 +81,8 @@ class NetworkSettings(Settings):
     """network: a registered name (deepsup networks) or package.module:factory"""
     options: dict[str, Any] = field(default_factory=dict, metadata={"name": "network_options"})
     """options of the network"""
+    start_from: str | None = None
+    """folder of a run of the same network whose trunk's weights to start from, all but the last layer's"""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,8 @@ class ObjectiveSettings(Settings):
     """loss of the output; focal, dice, dice_ce and balanced_bce are for masks"""
     companion_loss: LossName | None = None
     """loss of the companions, one of those of --loss"""
+    companion_labels: Literal["own", "shuffled"] = "own"
+    """labels of the companions: each image's own, or as a control those of the batch in a new random order"""
     alpha: tuple[Amount, ...] = (0.3,)
     """weight of the companions: one for all, or one per tap"""
     gamma: tuple[Amount, ...] = (0.0,)
@@ -134,6 +138,8 @@ class ObjectiveSettings(Settings):
         super().__post_init__()
         if self.label_smoothing and "softmax" not in (self.loss, self.companion_loss):
             raise ConfigError(f"label_smoothing={self.label_smoothing} with loss={self.loss}; expected loss=softmax")
+        if self.companion_labels == "shuffled" and self.class_weights:
+            raise ConfigError("companion_labels=shuffled with class_weights; expected none: they follow the own labels")
 
 
 @dataclass(frozen=True)

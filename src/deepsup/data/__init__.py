@@ -2,13 +2,14 @@
 
 from deepsup.data.check import Report, channel_means, check, get, is_present
 from deepsup.data.dataset import Dataset, Part
+from deepsup.data.halves import HALVES as HALVES
+from deepsup.data.halves import NAMED as NAMED
 from deepsup.data.images import read_image_files
 from deepsup.data.known_sets import KNOWN as KNOWN
 from deepsup.data.load import load_data
 from deepsup.data.own import image_digests
 from deepsup.data.recorded import Split, load_test
 from deepsup.data.scenes import COMPOSED as COMPOSED
-from deepsup.data.scenes import NAMED as NAMED
 from deepsup.data.scenes import Composed, compose
 from deepsup.data.splits import hold_out, per_class, stratified, subset, svhn_protocol
 from deepsup.data.storage import data_folder

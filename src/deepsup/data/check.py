@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deepsup.data.dataset import Dataset, Images
+from deepsup.data.halves import HALVES, NAMED
 from deepsup.data.known_sets import KNOWN, Known
 from deepsup.data.load import load_data, load_known
 from deepsup.data.scenes import COMPOSED
@@ -44,9 +45,12 @@ def get(name: str, extra: bool = False) -> Report:
     """Fetch a named data set if it is missing, read it and compare it with the published values."""
     if name in COMPOSED and not extra:
         return check(name)
-    if name not in KNOWN:
-        raise DataError(f"no data set {name!r}; {nearest(name.lower(), [*KNOWN, *COMPOSED])}")
-    if extra and "extra" not in KNOWN[name].counts:
+    if name in HALVES and not extra:
+        get(HALVES[name].of)
+        return check(name)
+    if name not in NAMED:
+        raise DataError(f"no data set {name!r}; {nearest(name.lower(), NAMED)}")
+    if extra and (name not in KNOWN or "extra" not in KNOWN[name].counts):
         raise DataError(f"{name} has no part 'extra'; only svhn has")
     return _check_known(KNOWN[name], extra)
 
@@ -56,6 +60,7 @@ def check(source: str, image_size: int | None = None) -> Report:
     if source not in KNOWN:
         data = load_data(source, image_size=image_size)
         made = "composed of mnist-mini" if source in COMPOSED else source
+        made = HALVES[source].about if source in HALVES else made
         return _report(data, made, [], channel_means(data.train.images))
     known = KNOWN[source]
     if image_size is not None:

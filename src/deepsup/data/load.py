@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deepsup.data.cifar import read_binary, read_python
 from deepsup.data.dataset import Dataset, Part
+from deepsup.data.halves import HALVES, NAMED
 from deepsup.data.idx import read_pair
 from deepsup.data.known_sets import KNOWN, Known, Layout
 from deepsup.data.own import OwnImages, read_folder, read_npz
@@ -32,9 +33,9 @@ def load_data(
 
     Args:
         source: mnist-mini (shipped with deepsup), mnist, fashion-mnist, cifar10, cifar100, svhn; scenes with a class
-            per pixel, composed of mnist-mini: digits-scenes, digits-scenes-small, digits-scenes-edges; a folder with
-            one sub-folder per class, or with ``images/`` and ``masks/``; an .npz with images and labels. A name
-            comes before a folder: use ``./mnist``.
+            per pixel, composed of mnist-mini: digits-scenes, digits-scenes-small, digits-scenes-edges; half of the
+            classes of cifar100: cifar100-first50, cifar100-last50; a folder with one sub-folder per class, or with
+            ``images/`` and ``masks/``; an .npz with images and labels. A name comes before a folder: use ``./mnist``.
         image_size: for a folder, the height and width that all images are resized to.
         extra: for svhn, load the 531,131 images of its ``extra`` part too.
         download: fetch a named set that is not in the data folder.
@@ -46,15 +47,16 @@ def load_data(
     known = KNOWN.get(os.fspath(source)) if isinstance(source, str) else None
     if extra and (known is None or "extra" not in known.counts):
         raise DataError(f"{source} has no part 'extra'; only svhn has")
+    if isinstance(source, str) and source in NAMED and image_size is not None:
+        raise DataError(f"image_size={image_size} for {source}, which has its own; expected it with a folder only")
     if isinstance(source, str) and source in COMPOSED:
-        if image_size is not None:
-            raise DataError(f"image_size={image_size} for {source}, which has its own; expected it with a folder only")
         return load_scenes(COMPOSED[source])
+    if isinstance(source, str) and source in HALVES:
+        half = HALVES[source]
+        return half.take(load_known(KNOWN[half.of], download=download)[0])
     if known is None:
         with read_errors_named(source):
             return _load_own(source, image_size)
-    if image_size is not None:
-        raise DataError(f"image_size={image_size} for {known.name}, which has its own; expected it with a folder only")
     return load_known(known, extra, download)[0]
 
 
@@ -79,13 +81,11 @@ def read_own(source: str | os.PathLike[str], image_size: int | None, channels: i
     """Return the images of a folder or an .npz, in their parts."""
     path = Path(source).expanduser()
     if not os.fspath(source):
-        raise DataError(f"no name of a data set was given; {nearest('', [*KNOWN, *COMPOSED])}")
+        raise DataError(f"no name of a data set was given; {nearest('', NAMED)}")
     if path.is_dir():
         return read_folder(path, image_size, channels)
     if not path.exists():
-        raise DataError(
-            f"no data set and no file {os.fspath(source)!r}; {nearest(os.fspath(source).lower(), [*KNOWN, *COMPOSED])}"
-        )
+        raise DataError(f"no data set and no file {os.fspath(source)!r}; {nearest(os.fspath(source).lower(), NAMED)}")
     if path.suffix != ".npz":
         kind = f"a {path.suffix} file" if path.suffix else "a file without a suffix"
         raise DataError(f"{path}: {kind}; expected a folder with one sub-folder per class, or an .npz")

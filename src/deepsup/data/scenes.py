@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from deepsup.data.dataset import Images, Part
-from deepsup.data.known_sets import KNOWN
 
 BACKGROUND = "background"
 EDGES = ("no edge", "edge")
@@ -48,8 +47,6 @@ COMPOSED = {
     )
 }
 """Composed in memory from mnist-mini: they need no download."""
-NAMED = frozenset([*KNOWN, *COMPOSED])
-"""The names of all data sets that are not files of the user's own."""
 
 
 def compose(part: Part, count: int, like: Composed, seed: int = 0) -> Part:

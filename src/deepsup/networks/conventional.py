@@ -42,8 +42,9 @@ def cnn(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     return ("conv1", "conv2")
 
 
-TREE_OPTIONS: dict[str, object] = {"prior": None}
-"""``prior``: lambda1 and lambda2 of the tree-based prior, such as ``[5e-4, 5e-4]``; ``None`` leaves it out."""
+TREE_OPTIONS: dict[str, object] = {"prior": None, "init": "torch"}
+"""``prior``: lambda1 and lambda2 of the tree-based prior, such as ``[5e-4, 5e-4]``; ``None`` leaves it out. ``init``:
+``"torch"``, ``"he"`` or ``"caffe"``."""
 
 
 def tree_cifar100(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
@@ -70,6 +71,7 @@ def tree_cifar100(table: Rows, num_classes: int, **options: Any) -> tuple[str, .
         table.add(f"drop{layer}", nn.Dropout(0.5))
     prior = None if options["prior"] is None else _superclasses(options["prior"], num_classes)
     table.linear("scores", num_classes, published=Published(cap=4.0, prior=prior))
+    draw_weights(table.layers.values(), options["init"])
     return ("conv1", "conv2", "conv3")
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from torch import nn
 
+from deepsup.networks.initialization import draw_weights
 from deepsup.networks.layers import DropConnectLinear, LocallyConnected2d, cross_map_norm
 from deepsup.networks.rows import Published, Rows
 
-OPTIONS: dict[str, object] = {"keep": 0.5, "inference": "mean", "samples": 1000}
-"""Options of the DropConnect layer. ``keep``: the probability of keeping a weight. ``inference``: ``"mean"``, or
-``"gaussian"`` as in the paper, with ``samples`` samples."""
+OPTIONS: dict[str, object] = {"keep": 0.5, "inference": "mean", "samples": 1000, "init": "published"}
+"""``keep``: the probability of keeping a weight in the DropConnect layer. ``inference``: ``"mean"``, or ``"gaussian"``
+as in the paper, with ``samples`` samples. ``init``: ``"published"``, ``"he"`` or ``"caffe"``."""
 
 
 def dropconnect_cifar(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
@@ -38,13 +39,14 @@ def dropconnect_svhn(table: Rows, num_classes: int, **options: Any) -> tuple[str
     return _dropconnect(table, 512, num_classes, **options)
 
 
-def _dropconnect(table: Rows, width: int, num_classes: int, **options: Any) -> tuple[str, ...]:
+def _dropconnect(table: Rows, width: int, num_classes: int, init: str, **options: Any) -> tuple[str, ...]:
     _extractor(table)
     table.flatten()
     dropped = DropConnectLinear(table.features, width, activation=nn.ReLU(), **options)
     table.vector("fc", dropped, width, Published(bias_rate=2.0))
     table.linear("scores", num_classes, published=Published(bias_rate=2.0, decay=0.01))
     _start(table.layers.values())
+    draw_weights(table.layers.values(), init, own="published")
     return ("conv1", "conv2", "local3", "local4")
 
 

@@ -3,10 +3,16 @@
 B batch, C channels, H W map, K classes.
 """
 
+from typing import Any
+
 from torch import nn
 
+from deepsup.networks.initialization import draw_weights
 from deepsup.networks.layers import MaxoutConv2d, MaxoutLinear, UnscaledDropout
 from deepsup.networks.rows import Published, Rows
+
+OPTIONS: dict[str, object] = {"init": "published"}
+"""``init``: ``"published"`` draws weights from U(-0.005, 0.005) and sets biases to 0; ``"he"`` or ``"caffe"``."""
 
 # kernel, padding, units, pieces, pooling window (stride 2), norm cap
 _MNIST = ((8, 0, 48, 2, 4, 0.9), (8, 3, 48, 2, 4, 1.9365), (5, 3, 24, 4, 2, 1.9365))
@@ -15,7 +21,7 @@ _SVHN = ((5, 4, 64, 2, 3, 0.9), (5, 3, 128, 2, 3, 1.9365), (5, 3, 128, 2, 3, 1.9
 _SMALL_RATE = 0.05  # of the convolutions on CIFAR and SVHN, relative to the rest of the net
 
 
-def maxout_mnist(table: Rows, num_classes: int) -> tuple[str, ...]:
+def maxout_mnist(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build the convolutional maxout net for MNIST: 471,994 parameters for 10 classes, 53,568 of them untied biases.
 
     Source: pylearn2's ``papers/maxout`` files, all published: units x pieces 48x2, 48x2, 24x4, biases one per location.
@@ -23,10 +29,11 @@ def maxout_mnist(table: Rows, num_classes: int) -> tuple[str, ...]:
     """
     _convolutions(table, _MNIST, rate=1.0, untied=True)
     _scores(table, num_classes)
+    draw_weights(table.layers.values(), options["init"], own="published")
     return ("conv1", "conv2", "conv3")
 
 
-def maxout_cifar(table: Rows, num_classes: int) -> tuple[str, ...]:
+def maxout_cifar(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build the maxout net for CIFAR-10: 16,247,830 parameters for 10 classes.
 
     Source: pylearn2's ``papers/maxout`` files, all published; for CIFAR-100 the paper uses the same with 100 outputs.
@@ -35,10 +42,11 @@ def maxout_cifar(table: Rows, num_classes: int) -> tuple[str, ...]:
     _convolutions(table, _CIFAR, rate=_SMALL_RATE, untied=False)
     _hidden(table, 500)
     _scores(table, num_classes)
+    draw_weights(table.layers.values(), options["init"], own="published")
     return ("conv1", "conv2", "conv3")
 
 
-def maxout_svhn(table: Rows, num_classes: int) -> tuple[str, ...]:
+def maxout_svhn(table: Rows, num_classes: int, **options: Any) -> tuple[str, ...]:
     """Build the maxout net for SVHN: 10,461,050 parameters for 10 classes.
 
     Source: pylearn2's ``papers/maxout`` files, all published. Units x pieces 64x2, 128x2, 128x2, FC 400x5. Maps of a
@@ -47,6 +55,7 @@ def maxout_svhn(table: Rows, num_classes: int) -> tuple[str, ...]:
     _convolutions(table, _SVHN, rate=_SMALL_RATE, untied=False)
     _hidden(table, 400)
     _scores(table, num_classes)
+    draw_weights(table.layers.values(), options["init"], own="published")
     return ("conv1", "conv2", "conv3")
 
 

@@ -9,12 +9,14 @@ from deepsup.networks.dropconnect import OPTIONS as DROPCONNECT_OPTIONS
 from deepsup.networks.dropconnect import dropconnect_cifar, dropconnect_svhn
 from deepsup.networks.fast import OPTIONS as FAST_OPTIONS
 from deepsup.networks.fast import fast
+from deepsup.networks.maxout import OPTIONS as MAXOUT_OPTIONS
 from deepsup.networks.maxout import maxout_cifar, maxout_mnist, maxout_svhn
 from deepsup.networks.nin import OPTIONS as NIN_OPTIONS
 from deepsup.networks.nin import nin_cifar, nin_mnist, nin_svhn
 from deepsup.networks.plain import OPTIONS as PLAIN_OPTIONS
 from deepsup.networks.plain import plain
 from deepsup.networks.rows import Network
+from deepsup.networks.stochastic_pooling import OPTIONS as STOCHASTIC_OPTIONS
 from deepsup.networks.stochastic_pooling import stochastic_pooling, stochastic_pooling_svhn
 from deepsup.networks.unet import OPTIONS as UNET_OPTIONS
 from deepsup.networks.unet import UNetNetwork, unet_small
@@ -43,9 +45,12 @@ _nin = partial(
     options=NIN_OPTIONS,
     any_size=True,
 )
-_maxout = partial(Spec, source="Goodfellow et al. 2013", note="sizes published")
+_maxout = partial(Spec, source="Goodfellow et al. 2013", note="sizes published", options=MAXOUT_OPTIONS)
 _stochastic = partial(
-    Spec, source="Zeiler & Fergus 2013", note="sizes from memory; padding and response norm are chosen"
+    Spec,
+    source="Zeiler & Fergus 2013",
+    note="sizes from memory; padding and response norm are chosen",
+    options=STOCHASTIC_OPTIONS,
 )
 _dropconnect = partial(Spec, source="Wan et al. 2013", options=DROPCONNECT_OPTIONS)
 

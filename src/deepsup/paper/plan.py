@@ -10,7 +10,7 @@ from statistics import mean
 import numpy as np
 
 from deepsup.config import Config
-from deepsup.data import COMPOSED, KNOWN, load_data
+from deepsup.data import COMPOSED, HALVES, KNOWN, load_data
 from deepsup.errors import ConfigError, nearest
 from deepsup.files import whole_file
 from deepsup.networks import describe
@@ -105,7 +105,9 @@ def with_seeds(plan: Plan, seeds: int | None) -> Plan:
 
 def minutes(plan: Plan) -> float:
     """Return about how many minutes a plan takes on two cores: images to be seen, over images a second."""
-    return sum(seconds(config) for row in plan.rows for config in trainings(row.method)) / 60
+    starts = {str(row.method.start): [row.method.start] * row.method.seeds for row in plan.rows}
+    begun = [config for configs in starts.values() for config in configs if config is not None]
+    return sum(map(seconds, [*begun, *(config for row in plan.rows for config in trainings(row.method))])) / 60
 
 
 def trainings(method: Method) -> list[Config]:
@@ -120,12 +122,12 @@ def trainings(method: Method) -> list[Config]:
 
 def seconds(config: Config) -> float:
     """Return about how long one run takes on two cores."""
-    known = KNOWN | COMPOSED
+    known = KNOWN | COMPOSED | HALVES
     images = config.data.train_size or known[config.data.source].counts["train"] + (531_131 if config.data.extra else 0)
     if config.network.name not in WORK_SPEED:
         width = float(config.network.options.get("width", 1.0))  # NIN's work grows with its square
         return 2 + images * config.total_epochs * width**2 / SPEED[config.network.name]
-    channels, side, _ = KNOWN[config.data.source].shape
+    channels, side, _ = (KNOWN | HALVES)[config.data.source].shape
     work = work_of(config.network.name, channels, side, json.dumps(config.network.options))
     smaller = mean((each / side) ** 2 for each in config.data.sides or (side,))
     return 2 + images * config.total_epochs * work * smaller / WORK_SPEED[config.network.name]
@@ -158,7 +160,8 @@ def smoked(plan: Plan, folder: Path) -> Plan:
 def smoked_row(row: Row, folder: Path, most: int) -> Row:
     """Return a row of the smoke preset, with at most so many choices."""
     choices = {name: smoked_config(config, folder) for name, config in list(row.method.choices.items())[:most]}
-    method = replace(row.method, choices=choices, seeds=1, searches=1, trial=lambda config: config)
+    start = None if row.method.start is None else smoked_config(row.method.start, folder)
+    method = replace(row.method, choices=choices, seeds=1, searches=1, trial=lambda config: config, start=start)
     return replace(row, method=method, differs="smoke: 60 embedded digits, two steps; it shows that all runs, no more")
 
 

@@ -17,6 +17,8 @@ HISTORY: dict[str, tuple[int | None, str]] = {
                     (1, "net and budget were set by a run on 5,000 held-out training images")),
     "dense": (1, "settings with which the net learns at all were found with probability targets, on test scenes"),
     "when": (0, "widths and steps were set by the time that a run takes"),
+    "when-tuning": (0, "net, steps and candidates were set by runs on 5,000 held-out training images"),
+    "when-controls": (0, "widths and steps were set by the time that a run takes; the controls' values are usual ones"),
     **dict.fromkeys(("fig2b", "fig2a", "fig2c", "robustness", "pretraining", "l1-l2"), (None, HEAD_LR)),
     "fast-mnist": (1, "chosen on 10,000 held-out digits; the last two changes, 12 epochs and no first companion, were "
                       "not judged on held-out digits"),
@@ -56,7 +58,9 @@ def chosen_words(record: Mapping[str, Any]) -> str:
     if judged:
         images, counts = sorted({each["images"] for each in judged}), sorted({each["candidates"] for each in judged})
         held = f"{spanned(images)} held-out training images of {judged[0]['of']}"
-        words.insert(0, f"{held}, {spanned(counts)} candidates per row")
+        further = sum("further" in each for each in judged)
+        more = f", after looking further in {further} row{'s' * (further > 1)}" if further else ""
+        words.insert(0, f"{held}, {spanned(counts)} candidates per row{more}")
     elif rows and not words:
         words.append("nothing was chosen")
     return "; ".join(words)

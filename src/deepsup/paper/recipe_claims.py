@@ -1,11 +1,14 @@
 """What our own recipes are to show, and the verdict that the records give on each."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from deepsup.paper.control_targets import CONTROLS, id_of
 from deepsup.paper.fast_targets import FAST, FEW, MINUTES, WITH, WITHOUT
 from deepsup.paper.printed import TABLES
 from deepsup.paper.row_id import RowId
+from deepsup.paper.tuning_targets import CLASSES, PER_CLASS
 from deepsup.paper.verdicts import (
     NOT_COMPARABLE,
     NOT_REPRODUCED,
@@ -23,7 +26,11 @@ from deepsup.paper.verdicts import (
     in_all_or_some,
     unlearned,
 )
-from deepsup.paper.when_targets import DEPTHS, NORMS, OPTIMIZERS, SIZE
+from deepsup.paper.when_targets import DEPTH, DEPTHS, NORMS, OPTIMIZERS, SIZE, SIZES
+
+Cases = Mapping[str, tuple[RowId, RowId]]
+"""Words for people -> the row with companions and the row that it is compared with."""
+TUNING_SIZES = tuple(CLASSES * each for each in PER_CLASS)
 
 
 def fast_error(name: str, record: Record) -> Judged:
@@ -39,41 +46,56 @@ def fast_error(name: str, record: Record) -> Judged:
     return Judged(told, REPRODUCED if good else NOT_REPRODUCED)
 
 
-def helped(record: Record) -> Judged:
-    """Judge whether companions lower the error of the modern trunk, at every number of images."""
-    found = {size: find_test(record, RowId(WITH, size=size), RowId(WITHOUT, size=size)) for size in FEW}
-    told = "; ".join(f"{size:,} images: {difference(test)}" for size, test in found.items() if test)
-    if not all(found.values()):
-        return Judged(told, NOT_RUN)
-    return Judged(told, in_all_or_some([better(test) for test in found.values()]))
-
-
-def helped_at_depth(optimizer: str, norm: str, record: Record) -> Judged:
-    """Judge whether companions lower the error of plain nets, at every depth at which the net without them learns."""
+def helped(cases: Cases, record: Record) -> Judged:
+    """Judge whether companions lower the error in every case in which the net that they are compared with learns."""
     told: list[str] = []
     goes: list[bool] = []
-    for depth in DEPTHS:
-        name = RowId(WITH, "plain", depth, norm, optimizer, size=SIZE)
-        base = replace(name, method=WITHOUT)
-        test = find_test(record, name, base)
+    for words, (ours, theirs) in cases.items():
+        test = find_test(record, ours, theirs)
         if test is None:
             return Judged("; ".join(told), NOT_RUN)
-        why = unlearned(record, base)
-        told.append(f"{depth} layers: {why or difference(test)}")
+        why = unlearned(record, theirs)
+        told.append(f"{words}: {why or difference(test)}")
         goes += [] if why else [better(test)]
     return Judged("; ".join(told), in_all_or_some(goes) if goes else NOT_COMPARABLE)
 
 
+def beside_none(name: RowId) -> tuple[RowId, RowId]:
+    """Return a row with companions, and the same without."""
+    return replace(name, method=WITH), replace(name, method=WITHOUT)
+
+
+def at_depths(optimizer: str, norm: str) -> Cases:
+    """Return the rows over depth of the target ``when``."""
+    return {f"{depth} layers": beside_none(RowId(WITH, "plain", depth, norm, optimizer, size=SIZE)) for depth in DEPTHS}
+
+
+def at_sizes(norm: str) -> Cases:
+    """Return the rows over the number of images of the target ``when``."""
+    sizes = sorted((SIZE, *SIZES))
+    return {f"{size:,} digits": beside_none(RowId(WITH, "plain", DEPTH, norm, "sgd", size=size)) for size in sizes}
+
+
+AT_FEW: Cases = {f"{size:,} images": beside_none(RowId(WITH, size=size)) for size in FEW}
+TUNED: Cases = {f"{size:,} images": beside_none(RowId(WITH, "fast", size=size)) for size in TUNING_SIZES}
+CONTROLLED: Cases = {f"against {name}": (id_of(WITH), id_of(name)) for name in CONTROLS}
+LEARNS = "wherever the net without them learns"
 INTERVAL = "the 95 % interval of the paired difference lies below 0"
 RECIPE_CLAIMS = (
     *(Claim(f"The recipe {name} has DSN's error on {TABLES[FAST[name]].title}, on two CPU cores",
             f"{TABLES[FAST[name]].rows['DSN-SVM'][0]} %", name, partial(fast_error, name),
             f"mean error at or below the paper's, every run under {minutes} minutes")
       for name, minutes in MINUTES.items()),
-    Claim("Companions lower the error of the net fast with few images", "", "fast-few", helped,
+    Claim("Companions lower the error of the net fast with few images", "", "fast-few", partial(helped, AT_FEW),
           f"{INTERVAL}, at {' and '.join(f'{size:,}' for size in FEW)} images; partly: at some"),
     *(Claim(f"Companions lower the error of plain nets at every depth, {words}, {optimizer}", "", "when",
-            partial(helped_at_depth, optimizer, norm), f"{INTERVAL}, wherever the net without them learns; partly: at "
-            f"some depths")
+            partial(helped, at_depths(optimizer, norm)), f"{INTERVAL}, {LEARNS}; partly: at some depths")
       for optimizer in OPTIMIZERS for norm, words in NORMS.items()),
+    *(Claim(f"Companions lower the error of a plain net of {DEPTH} layers at every number of images, {words}", "",
+            "when", partial(helped, at_sizes(norm)), f"{INTERVAL}, {LEARNS}; partly: at some numbers")
+      for norm, words in NORMS.items()),
+    Claim("Companions lower the error of a trained net that is tuned on few images of other classes", "",
+          "when-tuning", partial(helped, TUNED), f"{INTERVAL}, {LEARNS}; partly: at some numbers of images"),
+    Claim("Companions lower the error of a plain net more than each control does", "", "when-controls",
+          partial(helped, CONTROLLED), f"{INTERVAL}, against every control that learns; partly: against some"),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from deepsup.paper.provenance import chosen_on, history
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import find_target
 from deepsup.paper.theory import study
-from deepsup.paper.verdicts import guessing
+from deepsup.paper.verdicts import at_chance, guessing
 from deepsup.runs.environment import environment_now
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.train import train
@@ -112,7 +112,8 @@ def trained_bodies(
             def told(what: str, done: int, total: int, prefix: str = prefix) -> None:
                 watch(prefix + what, done, total)
 
-            found = run_study([row.method for row in group], folder, run_all, told)
+            methods = [row.method for row in group]
+            found = run_study(methods, folder, run_all, told, always if preset == "smoke" else learned)
             outcomes |= {row.id: outcome for row, outcome in zip(group, found, strict=True)}
             yield body_of(name, plan, outcomes)
 
@@ -152,14 +153,50 @@ def told_row(row: Row, outcome: Outcome) -> dict[str, Any]:
         "diverged": len(outcome.results) - len(values),
         "differs": row.differs,
         "guessing": guessing(outcome.config),
-        "chosen_on": chosen_on(row),
+        "chosen_on": chosen_on(row) | looked_further(outcome),
         "choice": outcome.choice,
         "search": {choice: round(error, 3) for choice, error in outcome.search.items()},
         "companions": {tap: mean(result["companions"][tap] for result in ended) for tap in taps},
         "seconds": [result.get("seconds", 0.0) for result in outcome.results],
         "threads": [RunFolder(job.folder).environment["threads"] for job in outcome.jobs],
-        "config": outcome.config.to_dict(),
+        "config": recorded_config(outcome.config),
+        **started_from(outcome),
     }
+
+
+def recorded_config(config: Config) -> dict[str, Any]:
+    """Return all settings; of the run to start from, its place below the study's folder."""
+    place = config.network.start_from
+    short = {} if place is None else {"start_from": "/".join(Path(place).parts[-2:])}
+    return config.to_dict() | short
+
+
+def started_from(outcome: Outcome) -> dict[str, Any]:
+    """Return what a row's runs started from, if they did: its config, and its test error for every seed."""
+    if not outcome.starts:
+        return {}
+    errors = [result["error"] for _, result in outcome.starts]
+    seconds = [result["seconds"] for _, result in outcome.starts]
+    return {"start": {"config": outcome.starts[0][0].config.to_dict(), "values": errors, "seconds": seconds}}
+
+
+def looked_further(outcome: Outcome) -> dict[str, Any]:
+    """Return what a row's choice says where more candidates were tried because none of the planned ones learned."""
+    if not outcome.rounds:
+        return {}
+    good = learned(outcome.config, min(outcome.search.values()))
+    said = f"looked further: {'a candidate' if good else 'no candidate'} learned"
+    return {"candidates": len(outcome.search), "further": said}
+
+
+def learned(config: Config, error: float) -> bool:
+    """Whether a net has learned, by its validation error."""
+    return not at_chance(error, guessing(config))
+
+
+def always(_config: Config, _error: float) -> bool:
+    """Look no further: two steps teach nothing."""
+    return True
 
 
 def compared(outcomes: Mapping[RowId, Outcome], ours: RowId, theirs: RowId) -> dict[str, Any]:
@@ -206,7 +243,11 @@ def repeat(record: Mapping[str, Any], row_name: str, seed: int, folder: Path) ->
     before = torch.get_num_threads()
     torch.set_num_threads(row["threads"][place])
     try:
-        run = train(Config.recorded({**row["config"], "seed": seed}), folder)
+        config = Config.recorded({**row["config"], "seed": seed})
+        if "start" in row:
+            start = train(Config.recorded({**row["start"]["config"], "seed": seed}), folder / "start")
+            config = config.replace(start_from=str(start.folder))
+        run = train(config, folder)
     finally:
         torch.set_num_threads(before)
     return row["values"][place], float(run.result["error"])

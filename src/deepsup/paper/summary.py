@@ -1,8 +1,9 @@
-"""The records of a results folder in, RESULTS.md and the README's block out: never edited by hand."""
+"""The records of a results folder in, RESULTS.md and the blocks of README and docs/when.md out, not edited by hand."""
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from deepsup.paper.recipe_claims import RECIPE_CLAIMS
 from deepsup.paper.reproduce import plan_of, read_record
 from deepsup.paper.targets import NAMES, TARGETS
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_RUN, Claim, not_comparable
+from deepsup.paper.when_page import when_block
 
 BEGIN, END = "<!-- results: written by `deepsup reproduce summary` -->", "<!-- end of results -->"
 PAPERS, OURS = "claim of the paper", "recipe of ours"
@@ -36,17 +38,22 @@ def keep(record: Mapping[str, Any], figure: Path | None, results: Path) -> Path:
 
 
 def summarise(results: Path) -> list[Path]:
-    """Write RESULTS.md beside the results folder, and the block in the README where it has one; return the paths."""
+    """Write RESULTS.md beside the results folder, and the blocks in README and docs/when.md; return the paths."""
     records = read_all(results)
-    target = results.parent / "RESULTS.md"
+    target, place = results.parent / "RESULTS.md", results.parent
     write_whole(target, results_text(records, results).encode())
-    readme = results.parent / "README.md"
-    if not readme.is_file() or BEGIN not in (text := readme.read_text(encoding="utf-8")):
-        return [target]
+    blocks = {place / "README.md": readme_block, place / "docs" / "when.md": when_block}
+    return [target, *(page for page, block in blocks.items() if renewed(page, partial(block, records, results)))]
+
+
+def renewed(page: Path, block: Callable[[], str]) -> bool:
+    """Write a block anew between its marks; whether the page is there and has them."""
+    if not page.is_file() or BEGIN not in (text := page.read_text(encoding="utf-8")):
+        return False
     before, rest = text.split(BEGIN, 1)
     after = rest.split(END, 1)[1]
-    write_whole(readme, f"{before}{BEGIN}\n{readme_block(records, results)}\n{END}{after}".encode())
-    return [target, readme]
+    write_whole(page, f"{before}{BEGIN}\n{block()}\n{END}{after}".encode())
+    return True
 
 
 def readme_block(records: Records, results: Path) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from deepsup.errors import ConfigError, nearest
 from deepsup.paper import readings
+from deepsup.paper.control_targets import controls
 from deepsup.paper.dense_targets_study import dense
 from deepsup.paper.fast_targets import FAST, fast, few
 from deepsup.paper.plan import Plan
@@ -15,6 +16,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.size_targets import lenet_sizes, sizes
 from deepsup.paper.study_targets import cifar_pair, course, hinges, pretraining, robustness
 from deepsup.paper.table_targets import table
+from deepsup.paper.tuning_targets import tuning
 from deepsup.paper.when_targets import when
 from deepsup.studies.study import Outcome
 
@@ -50,6 +52,10 @@ TARGETS = {
         "Fig. 2b on a LeNet: test error against the number of training digits", lenet_sizes, readings.gains
     ),
     "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),
+    "when-tuning": Target("When companions help: a trained net tuned on few images of other classes", tuning),
+    "when-controls": Target(
+        "What else could explain that companions help: a plain net of 12 layers under controls, MNIST", controls
+    ),
     **{f"{name}-nin": Target(f"{title}, NIN, MNIST", plan, read) for name, (title, plan, read) in STUDIES.items()},
     **{name: Target(f"{title}, a LeNet, MNIST", partial(plan, lenet=True), read)
        for name, (title, plan, read) in STUDIES.items()},

@@ -39,7 +39,12 @@ def default_name(config: Config) -> str:
 
 
 def with_whole_path(config: Config) -> Config:
-    """Return the config with the absolute path of the user's own data, because a run may be read from elsewhere."""
+    """Return the config with absolute paths, of the user's own data and of the run to start from.
+
+    A run may be read from elsewhere.
+    """
+    if config.network.start_from is not None:
+        config = config.replace(start_from=str(Path(config.network.start_from).expanduser().resolve()))
     path = Path(config.data.source).expanduser()
     if config.data.source in NAMED or not path.exists():
         return config

@@ -83,3 +83,8 @@ class Checkpointing(Callback):
                 f"{self.run.folder} was begun with other training images or classes than {config.data.source} "
                 f"holds now; expected the same; bring them back, or choose another --out"
             )
+        if state.get("start") != self.facts.get("start"):
+            raise RunError(
+                f"{self.run.folder} was begun with other weights than {config.network.start_from} holds now; expected "
+                f"the same; bring them back, or choose another --out"
+            )

@@ -32,7 +32,7 @@ _NUMBER = (float, type(None))
 RESULT = {
     "error": _NUMBER, "companions": {"*": float}, "epochs": int, "seconds": float, "validation_error?": _NUMBER,
     "steps?": int, "limited?": bool, "train_images?": int, "test_images?": int, "best_epoch?": (int, type(None)),
-    "metrics?": {},
+    "metrics?": {}, "start?": str,
 }  # fmt: skip
 SPLIT = {
     "classes": [str], "shape": [int], "trained": [str],

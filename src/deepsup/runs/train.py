@@ -28,6 +28,7 @@ from deepsup.runs.measuring import Measuring
 from deepsup.runs.model import save_model
 from deepsup.runs.run import Run
 from deepsup.runs.run_data import data_to_train, digest, whitening_images
+from deepsup.runs.starting_weights import start_trunk
 from deepsup.runs.stop import StopOnSignal
 from deepsup.runs.tensorboard import TensorBoard
 from deepsup.supervision import DeeplySupervised
@@ -97,12 +98,14 @@ class Trainer:
         check_kind(config, self.data, net)
         if any(isinstance(layer, WhiteningConv2d) for layer in net.modules()):
             fit_whitening(net.trunk, self.normalize(to_tensor(whitening_images(config, self.data.train))))
+        self.start = start_trunk(net, config)
         torch.manual_seed(1_000_003 * (config.run.seed + 1) + processes.rank)  # each process its own dropout
         batches = build_batches(config, self.data, self.normalize, processes)
         self.training = Training(config, net, batches, processes, run.folder)
         self.measuring = Measuring(run, self.data, self.normalize)
         facts = {"classes": list(self.data.classes), "shape": list(self.data.shape)}
         facts |= {"data": digest(self.data), "normalize": self.normalize.state()}
+        facts |= {} if self.start is None else {"start": self.start}
         self.checkpointing = Checkpointing(run, facts)
 
     def train(self, callbacks: Sequence[Callback] = ()) -> None:
@@ -183,7 +186,7 @@ class Trainer:
             "train_images": len(self.data.train),
             "test_images": len(self.data.test),
             "best_epoch": training.best_epoch if training.best_epoch >= 0 else None,
-        }
+        } | ({} if self.start is None else {"start": self.start})
 
 
 def check_kind(config: Config, data: Dataset, net: DeeplySupervised) -> None:

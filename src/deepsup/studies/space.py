@@ -21,8 +21,8 @@ from deepsup.reading import read_yaml
 from deepsup.training.build import build_net, build_objective
 
 COMPANIONS = frozenset(
-    {"taps", "pool", "hidden", "companion_length", "companion_init", "companion_loss", "alpha", "gamma", "schedule",
-     "average", "head_lr", "head_lr_decay"}
+    {"taps", "pool", "hidden", "companion_length", "companion_init", "companion_loss", "companion_labels", "alpha",
+     "gamma", "schedule", "average", "head_lr", "head_lr_decay"}
 )  # fmt: skip
 """Settings that mean nothing for the plain net."""
 DECIDED = frozenset(

@@ -4,7 +4,7 @@ C channels, H height, W width.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from deepsup.errors import ConfigError, DeepsupError, TrainingError, nearest
 from deepsup.networks import Network, create_network
 from deepsup.networks.own_network import Factory, own_network
 from deepsup.objective import Objective
+from deepsup.objective.losses import LossFunction, find_loss
 from deepsup.preprocess import AUGMENTATIONS, Normalizer, to_tensor
 from deepsup.supervision import Companion, DeeplySupervised, supervise
 from deepsup.training.batches import Batches, scaled
@@ -185,7 +186,7 @@ def build_objective(config: Config, net: DeeplySupervised, only: str | None = No
     return Objective(
         net,
         smoothed(given.loss, given.label_smoothing),
-        companion_loss=smoothed(given.companion_loss or given.loss, given.label_smoothing),
+        companion_loss=companion_loss(config, net.dense),
         alpha=1.0 if only is not None else one_or_each(given.alpha) if many else 0.0,
         gamma=one_or_each(given.gamma) if many else 0.0,
         balance=given.balance,
@@ -200,11 +201,30 @@ def build_objective(config: Config, net: DeeplySupervised, only: str | None = No
     )
 
 
-def smoothed(loss: str, smoothing: float) -> str | Callable[[Tensor, Tensor], Tensor]:
+def smoothed(loss: str, smoothing: float) -> str | LossFunction:
     """Return a loss; softmax with smoothed labels where asked for."""
     if loss != "softmax" or not smoothing:
         return loss
     return partial(functional.cross_entropy, reduction="none", label_smoothing=smoothing)
+
+
+def companion_loss(config: Config, dense: bool) -> str | LossFunction:
+    """Return the companions' loss; with shuffled labels the output's own loss stays as it is."""
+    given = config.objective
+    loss = smoothed(given.companion_loss or given.loss, given.label_smoothing)
+    if given.companion_labels == "own":
+        return loss
+    if dense:
+        raise ConfigError("companion_labels=shuffled for images with masks; expected one label per image")
+    return partial(on_shuffled_labels, find_loss(loss))
+
+
+def on_shuffled_labels(loss: LossFunction, scores: Tensor, labels: Tensor) -> Tensor:
+    """Return the loss under the batch's labels in a random order: it says nothing about the images, [B,K],[B] -> [B].
+
+    The order is new at every step, so that there is nothing to memorise; the frequencies of the classes stay.
+    """
+    return loss(scores, labels[torch.randperm(len(labels)).to(labels.device)])
 
 
 def one_or_each(values: tuple[float, ...]) -> float | tuple[float, ...]:

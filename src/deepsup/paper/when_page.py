@@ -1,0 +1,59 @@
+"""Records in, the blocks of docs/when.md out: what each study of ``when`` found, or the command that runs it."""
+
+import json
+from collections.abc import Mapping
+from math import exp, log
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from deepsup.errors import RunError
+from deepsup.paper.plan import minutes
+from deepsup.paper.recipe_claims import RECIPE_CLAIMS
+from deepsup.paper.reproduce import plan_of
+from deepsup.paper.targets import TARGETS
+from deepsup.paper.verdicts import NOT_RUN
+
+STUDIES_OF_WHEN = ("when", "when-tuning", "when-controls", "fast-few")
+Records = Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+def when_block(records: Records, results: Path) -> str:
+    """Return the findings of every study, in Markdown; what has no record is said to be not run."""
+    parts = [study_text(name, records.get((name, "cpu")), results) for name in STUDIES_OF_WHEN]
+    harm = results / "harm.json"
+    return "\n\n".join([*parts, *([harm_text(harm)] if harm.is_file() else [])])
+
+
+def study_text(name: str, record: Mapping[str, Any] | None, results: Path) -> str:
+    """Return one study: its verdicts and figure, or its command and hours."""
+    title = f"**{TARGETS[name].title}** (`{name}`)."
+    if record is None:
+        hours = minutes(plan_of(name, "cpu", Path())) / 60
+        command = f"`deepsup reproduce {name} --jobs 2 --results {results.name}`"
+        return f"{title} Not run yet: {command}, about {hours:.1f} hours on two cores."
+    judged = [(claim.what, *claim.judge(record)) for claim in RECIPE_CLAIMS if claim.target == name]
+    lines = [f"- {what}: {found or 'not run'}. {verdict.capitalize() if verdict != NOT_RUN else 'Not run to the end'}."
+             for what, found, verdict in judged]  # fmt: skip
+    picture = f"{name}-cpu.png"
+    figure = [f"![{record['title']}](../{results.name}/{picture})"] if (results / picture).is_file() else []
+    return "\n\n".join([title, "\n".join(lines), *figure])
+
+
+def harm_text(path: Path) -> str:
+    """Return the ratios of ``deepsup harm`` by optimizer: error with companions over error without."""
+    try:
+        rows = [row for row in json.loads(path.read_text(encoding="utf-8"))["rows"] if row["trains"]]
+        ratios: dict[str, list[float]] = {}
+        for row in rows:
+            ratios.setdefault(row["optimizer"], []).append(row["ratio"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"cannot read {path}: {error}; expected a record that deepsup harm made") from error
+    said = [
+        f"{optimizer}: {exp(mean(map(log, each))):.2f} (lower in {sum(r < 1 for r in each)} of {len(each)} models)"
+        for optimizer, each in ratios.items()
+    ]
+    return (
+        "**Small models of nine kinds at fixed learning rates** (`deepsup harm`). Error with companions over error "
+        f"without, geometric mean over the models that train, 3 seeds each. {'; '.join(said)}."
+    )

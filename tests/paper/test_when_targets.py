@@ -1,0 +1,164 @@
+"""The studies around ``when``: what is held equal between rows, and what a control changes."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from deepsup.errors import RunError
+from deepsup.paper import plan_of
+from deepsup.paper.control_targets import CONTROLS, COST, DECAYS, LONGER, SHUFFLED
+from deepsup.paper.fast_targets import WITH, WITHOUT
+from deepsup.paper.recipe_claims import RECIPE_CLAIMS
+from deepsup.paper.reproduce import repeat, reproduce
+from deepsup.paper.row_id import RowId
+from deepsup.paper.summary import BEGIN, END, summarise
+from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_REPRODUCED, NOT_RUN, PARTLY, REPRODUCED
+from deepsup.paper.when_page import harm_text, when_block
+from deepsup.training.build import build_net
+
+
+def test_a_control_changes_one_thing() -> None:
+    plan = plan_of("when-controls", "cpu", Path())
+    rows = {row.id.method: row for row in plan.rows}
+    assert list(rows) == [WITH, WITHOUT, *CONTROLS]
+    base = list(rows[WITHOUT].method.choices.values())
+    for name in CONTROLS:
+        against = list(rows[WITH].method.choices.values()) if name == SHUFFLED else base
+        rates = [config.optimizer.lr for config in against]
+        configs = list(rows[name].method.choices.values())
+        assert {config.optimizer.lr for config in configs} == set(rates)
+        for config in configs:
+            theirs = against[rates.index(config.optimizer.lr)].to_dict()
+            assert len([key for key, value in config.to_dict().items() if value != theirs[key]]) == 1
+        assert len(configs) == len(rates) * (len(DECAYS) if name == "weight decay alone" else 1)
+        assert rows[name].method.seeds == rows[WITH].method.seeds == 5
+
+
+def test_more_steps_cost_what_companions_cost() -> None:
+    rows = {row.id.method: row for row in plan_of("when-controls", "cpu", Path()).rows}
+    longer, bare = (next(iter(rows[name].method.choices.values())).run.epochs for name in (LONGER, WITHOUT))
+    assert longer - 1 < COST * bare <= longer
+
+
+def test_the_first_two_rows_are_those_of_when() -> None:
+    """The same folder, names and configs: their runs are trained once."""
+    ours, theirs = plan_of("when-controls", "cpu", Path()), plan_of("when", "cpu", Path())
+    held = {row.id: row.method for row in theirs.rows}
+    assert ours.runs == theirs.runs
+    for row in ours.rows[:2]:
+        assert (held[row.id].name, held[row.id].choices) == (row.method.name, row.method.choices)
+
+
+def test_every_control_meets_companions_and_none() -> None:
+    plan = plan_of("when-controls", "cpu", Path())
+    met = {(ours.method, theirs.method) for ours, theirs in plan.pairs}
+    assert met == {(WITH, WITHOUT)} | {(WITH, name) for name in CONTROLS} | {(name, WITHOUT) for name in CONTROLS}
+
+
+def test_tuning_differs_by_the_companions_only() -> None:
+    """The same starts, images, steps and seeds, as many candidates, and no class of the start."""
+    plan = plan_of("when-tuning", "cpu", Path())
+    assert [(ours.size, theirs.size) for ours, theirs in plan.pairs] == [(250, 250), (500, 500), (2500, 2500)]
+    for row in plan.rows:
+        assert row.method.start is not None
+        assert row.method.start.data.source == "cifar100-first50"
+        assert row.method.start.supervision.taps == ("none",)
+        assert (len(row.method.choices), row.method.seeds) == (4, 5)
+        for config in row.method.choices.values():
+            assert (config.data.source, config.data.train_size) == ("cifar100-last50", row.id.size)
+            assert config.run.epochs * config.data.train_size == 300 * config.run.batch_size
+            assert (config.supervision.taps == ("none",)) == (row.id.method == WITHOUT)
+            assert (config.network.name, config.network.options) == ("fast", row.method.start.network.options)
+    assert len({str(row.method.start) for row in plan.rows}) == 1
+    supervised = next(iter(plan.rows[0].method.choices.values()))
+    assert build_net(supervised, 50, (3, 32, 32)).taps == ("group1", "group2", "group3")
+
+
+def test_a_tuned_row_says_what_it_started_from_and_repeats(tmp_path: Path) -> None:
+    record = reproduce("when-tuning", "smoke", tmp_path)
+    folder = tmp_path / "smoke-when-tuning"
+    (start,) = (folder / "start").iterdir()  # one seed, shared by all rows
+    for row in record["rows"]:
+        assert row["config"]["start_from"] == f"start/{start.name}"
+        assert row["start"]["config"]["taps"] == ["none"]
+        assert len(row["start"]["values"]) == len(row["seeds"]) == 1
+    shutil.rmtree(folder)
+    recorded, now = repeat(record, record["rows"][0]["row"], 0, tmp_path / "again")
+    assert recorded == now
+
+
+def record_of(target: str, ends: list[float], error: float = 5.0) -> dict:
+    """A record of a target whose paired differences have these upper ends, and whose bases this error."""
+    plan = plan_of(target, "cpu", Path())
+    pairs = plan.pairs[1:] if target == "when-controls" else plan.pairs
+    tests = [
+        {"ours": ours.to_dict(), "theirs": theirs.to_dict(), "test": "?", "n": 5, "mean": -1.5, "interval": [-2, end],
+         "p": 0.5}
+        for (ours, theirs), end in zip(pairs, ends, strict=False)
+    ]  # fmt: skip
+    rows = [{"id": row.id.to_dict(), "row": "?", "mean": error, "guessing": 98.0} for row in plan.rows]
+    return {"target": target, "preset": "cpu", "title": "A title", "rows": rows, "tests": tests}
+
+
+@pytest.mark.parametrize(("target", "count"), [("when-tuning", 3), ("when-controls", 4)])
+def test_verdicts_follow_the_record(target: str, count: int) -> None:
+    (claim,) = [claim for claim in RECIPE_CLAIMS if claim.target == target]
+    verdicts = {
+        REPRODUCED: record_of(target, [-1.0] * count),
+        PARTLY: record_of(target, [-1.0] + [1.0] * (count - 1)),
+        NOT_REPRODUCED: record_of(target, [1.0] * count),
+        NOT_COMPARABLE: record_of(target, [-1.0] * count, error=97.0),
+        NOT_RUN: record_of(target, [-1.0] * (count - 1)),
+    }
+    assert {name: claim.judge(record).verdict for name, record in verdicts.items()} == {each: each for each in verdicts}
+
+
+def test_every_number_of_images_has_its_part_in_the_claim() -> None:
+    (claim,) = [claim for claim in RECIPE_CLAIMS if "every number of images, no norm layers" in claim.what]
+    names = [RowId(WITH, "plain", 12, "none", "sgd", size=size) for size in (100, 250, 500, 1000, 2500, 10000)]
+    tests = [
+        {"ours": name.to_dict(), "theirs": {**name.to_dict(), "method": WITHOUT}, "n": 5, "mean": -1,
+         "interval": [-2, -1]}
+        for name in names
+    ]  # fmt: skip
+    assert claim.judge({"rows": [], "tests": tests}).verdict == REPRODUCED
+    assert all(claim.judge({"rows": [], "tests": tests[:i] + tests[i + 1 :]}).verdict == NOT_RUN for i in range(6))
+
+
+def test_the_page_says_what_is_recorded_and_what_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "results").mkdir()
+    page = tmp_path / "docs" / "when.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    assert page in summarise(tmp_path / "results")
+    text = page.read_text()
+    assert text.startswith("before")
+    assert text.endswith("after\n")
+    for name in ("when", "when-tuning", "when-controls"):
+        assert f"Not run yet: `deepsup reproduce {name} --jobs 2 --results results`" in text
+    assert "old" not in text
+    assert "![" not in text  # no figure of what does not exist
+
+
+def test_the_page_shows_a_record_with_its_figure(tmp_path: Path) -> None:
+    (tmp_path / "when-tuning-cpu.png").write_bytes(b"")
+    text = when_block({("when-tuning", "cpu"): record_of("when-tuning", [-1.0, 1.0, 1.0])}, tmp_path)
+    assert "250 images: -1.50 points (95 % -2.00 to -1.00, n 5)" in text
+    assert "Partly." in text
+    assert f"![A title](../{tmp_path.name}/when-tuning-cpu.png)" in text
+    assert "reproduce when-tuning" not in text
+
+
+def test_ratios_of_harm_are_geometric_means_over_models_that_train(tmp_path: Path) -> None:
+    path = tmp_path / "harm.json"
+    rows = [("SGD", 0.5, True), ("SGD", 2.0, True), ("SGD", 0.1, False), ("AdamW", 0.81, True), ("AdamW", 1.0, True)]
+    path.write_text(
+        json.dumps({"rows": [dict(zip(("optimizer", "ratio", "trains"), row, strict=True)) for row in rows]})
+    )
+    said = harm_text(path)
+    assert "SGD: 1.00 (lower in 1 of 2 models); AdamW: 0.90 (lower in 1 of 2 models)" in said
+    path.write_text("{}")
+    with pytest.raises(RunError, match=r"cannot read .*harm\.json"):
+        harm_text(path)
