@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -133,14 +134,24 @@ def test_code_that_comes_with_python_is_not_called_either(run: Path, tmp_path: P
         ({"config": {"hidden": [10**9]}}, "the weights of the net take more than"),
         ({"classes": [1, 2]}, "'classes'[0]"),
         ({"steps": {}}, "'steps' is a dict, expected list"),
+        ({"steps": [{"step": "zca"}]}, "expected {'mean': (784,)"),
+        ({"steps": [{"step": "standardize"}, {"step": "standardize"}]}, "standardize has no arrays"),
+        ({"steps": []}, "not the state of a normalizer"),
+        ({"steps": [{"step": "standardize"}, {"step": "lcn", "size": 2**62 + 1}]}, "expected an odd size up to 4,096"),
+        ({"steps": [{"step": "standardize"}, {"step": "lcn"}], "shape": [1, 2**15, 100]}, "32768x100"),
         ({"format": 99}, "install the newer"),
         ({"config": {"pool": "99"}}, ""),
     ],
 )  # fmt: skip
 def test_what_a_model_says_about_itself_is_checked(run: Path, tmp_path: Path, about: dict, said: str) -> None:
-    with pytest.raises(deepsup.DeepsupError) as caught:
-        deepsup.Run(edited(run, tmp_path / "run", about)).load()
+    copy = deepsup.Run(edited(run, tmp_path / "run", about))
+    with pytest.raises(RunError) as caught:
+        copy.load()
     assert said in str(caught.value)
+    assert str(copy.model) in str(caught.value)
+    if about.keys() & {"shape", "steps"}:  # without the net, too
+        with pytest.raises(RunError, match=re.escape(str(copy.model))):
+            _ = copy.preprocess
 
 
 def test_weights_that_are_no_numbers(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from deepsup.config import Config
 from deepsup.data.dataset import Images
-from deepsup.errors import RunError
+from deepsup.errors import DeepsupError, RunError
 from deepsup.files import write_whole
 from deepsup.insight import DenseMeasurement, Measurement, measure, measure_dense
 from deepsup.preprocess import Normalizer, to_tensor
@@ -89,8 +90,27 @@ def digest_of(text: str, tensors: Mapping[str, Tensor]) -> str:
 def load_model(run: RunFolder) -> Model:
     """Read the model of a finished run, without pickle, without the data, and without importing what it names."""
     about, tensors = read_model(run)
-    with faults_named(run.model, RunError, "expected a model that deepsup wrote; train it again"):
+    with model_named(run):
         return restored(about, tensors, run)
+
+
+def load_preprocessing(run: RunFolder) -> tuple[Normalizer, tuple[int, ...]]:
+    """Read only the fitted normalization of a model and the shape of its images, [C,H,W]."""
+    about, tensors = read_model(run)
+    with model_named(run):
+        return preprocessing(about, tensors), image_shape(about)
+
+
+@contextmanager
+def model_named(run: RunFolder) -> Iterator[None]:
+    """Name the model in every message about what its file holds."""
+    try:
+        with faults_named(run.model, RunError, "expected a model that deepsup wrote; train it again"):
+            yield
+    except DeepsupError as error:
+        if str(run.folder) in str(error):
+            raise
+        raise RunError(f"{run.model}: {error}") from error
 
 
 def read_model(run: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -106,13 +126,14 @@ def read_model(run: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
         about = decoded(held["deepsup"].encode())
         check(about, ABOUT)
+        whole = held.get("sha256") in (None, digest_of(held["deepsup"], tensors))  # older files have none
     except Exception as error:  # of safetensors, of JSON, of torch
         raise RunError(f"{run.model} is not a model that deepsup wrote ({reason(error)}); train it again") from error
     if about["format"] > FORMAT:
         raise RunError(
             f"{run.model} has format {about['format']}; this deepsup reads up to {FORMAT}; install the newer"
         )
-    if "sha256" in held and held["sha256"] != digest_of(held["deepsup"], tensors):  # older files have none
+    if not whole:
         raise RunError(f"{run.model} is damaged: its checksum differs; copy it again, or train it again")
     return about, tensors
 
@@ -125,9 +146,7 @@ def restored(about: dict[str, Any], tensors: dict[str, Tensor], run: RunFolder) 
             f"{run.folder} names a network that is not part of deepsup, {config.network.name}; reading a run imports "
             f"no code unless you trust it: give --trust, or in Python Run({str(run.folder)!r}, network=FACTORY)"
         )
-    classes, shape = tuple(about["classes"]), tuple(about["shape"])
-    if len(shape) != 3 or min(shape) < 1 or math.prod(shape) > MOST_VALUES:
-        raise ValueError(f"images of {list(shape)}, expected [C,H,W] of at most {MOST_VALUES:,} values")
+    classes, shape = tuple(about["classes"]), image_shape(about)
     weights = part_of(tensors, "net.")
     with torch.random.fork_rng(devices=[]):
         net = build_net(config, len(classes), shape, run.network, most_bytes(weights))
@@ -145,9 +164,18 @@ def most_bytes(weights: Mapping[str, Tensor]) -> int:
     return 2**24 + 4 * sum(tensor.nbytes for tensor in weights.values())
 
 
+def image_shape(about: dict[str, Any]) -> tuple[int, ...]:
+    """Return the shape of one image of a model, [C,H,W]."""
+    shape = tuple(about["shape"])
+    if len(shape) != 3 or min(shape) < 1 or math.prod(shape) > MOST_VALUES:
+        raise ValueError(f"images of {list(shape)}, expected [C,H,W] of at most {MOST_VALUES:,} values")
+    return shape
+
+
 def preprocessing(about: dict[str, Any], tensors: dict[str, Tensor]) -> Normalizer:
     """Return the fitted normalization of a model."""
-    return Normalizer.from_state({"steps": about["steps"], "arrays": part_of(tensors, "normalize.")})
+    state = {"steps": about["steps"], "arrays": part_of(tensors, "normalize.")}
+    return Normalizer.from_state(state, image_shape(about))
 
 
 def part_of(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
