@@ -332,6 +332,7 @@ def test_a_fit_that_cannot_be_kept_is_still_a_fit(monkeypatch, tmp_path, caplog)
         (lambda: LCN(sigma=1e308), "expected a sigma from 1e-6 to 1e6"),
         (lambda: LCN(sigma=1e-200), "expected a sigma from 1e-6 to 1e6"),
         (lambda: GCN(scale=float("nan")), "gcn: scale is 'nan'; expected a number"),
+        (lambda: GCN(scale=10**400), "gcn: scale is '1000"),
         (lambda: GCN(scale=True), "gcn: scale is 'True'; expected a number"),
         (lambda: GCN(by=1), "gcn: by is '1'; expected a word"),
         (lambda: ZCA(bias=float("inf")), "zca: bias is 'inf'; expected a number"),

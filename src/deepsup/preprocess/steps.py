@@ -40,13 +40,14 @@ class Step(Protocol):
 
 
 def check_constants(step: Any) -> None:
-    """Refuse a constant that is not of the type of its default, or not a finite number."""
+    """Refuse a constant that is not of the type of its default, or a number with which nothing can be computed."""
+    expected = {str: (str, "a word"), int: (int, "a whole number"), float: ((int, float), "a number")}
     for field in fields(step):
-        value, word = getattr(step, field.name), isinstance(field.default, str)
-        kinds = (int, float) if isinstance(field.default, float) else type(field.default)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not (word or abs(value) < math.inf):
-            expected = "a word" if word else "a number" if isinstance(field.default, float) else "a whole number"
-            raise DataError(f"{step.name}: {field.name} is {str(value)[:50]!r}; expected {expected}")
+        value = getattr(step, field.name)
+        kinds, words = expected[type(field.default)]
+        fits = isinstance(value, kinds) and not isinstance(value, bool)
+        if not fits or (kinds is not str and not abs(value) < 1e18):
+            raise DataError(f"{step.name}: {field.name} is {str(value)[:50]!r}; expected {words}")
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 from deepsup.config import Config
 from deepsup.data.dataset import Images
-from deepsup.errors import DeepsupError, RunError
+from deepsup.errors import RunError
 from deepsup.files import write_whole
 from deepsup.insight import DenseMeasurement, Measurement, measure, measure_dense
 from deepsup.preprocess import Normalizer, to_tensor
@@ -27,6 +26,7 @@ from deepsup.training.build import build_net
 
 FORMAT = 1
 ABOUT = {"format": int, "config": {}, "classes": [str], "shape": [int], "steps": [{"step": str}]}
+REMEDY = "expected a model that deepsup wrote; train it again"
 MOST_VALUES = 2**22
 """Values of one image, channels included: what a model's file can make its reader allocate."""
 
@@ -90,27 +90,15 @@ def digest_of(text: str, tensors: Mapping[str, Tensor]) -> str:
 def load_model(run: RunFolder) -> Model:
     """Read the model of a finished run, without pickle, without the data, and without importing what it names."""
     about, tensors = read_model(run)
-    with model_named(run):
+    with faults_named(run.model, RunError, REMEDY):
         return restored(about, tensors, run)
 
 
 def load_preprocessing(run: RunFolder) -> tuple[Normalizer, tuple[int, ...]]:
     """Read only the fitted normalization of a model and the shape of its images, [C,H,W]."""
     about, tensors = read_model(run)
-    with model_named(run):
+    with faults_named(run.model, RunError, REMEDY):
         return preprocessing(about, tensors), image_shape(about)
-
-
-@contextmanager
-def model_named(run: RunFolder) -> Iterator[None]:
-    """Name the model in every message about what its file holds."""
-    try:
-        with faults_named(run.model, RunError, "expected a model that deepsup wrote; train it again"):
-            yield
-    except DeepsupError as error:
-        if str(run.folder) in str(error):
-            raise
-        raise RunError(f"{run.model}: {error}") from error
 
 
 def read_model(run: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
