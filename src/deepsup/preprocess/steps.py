@@ -41,13 +41,12 @@ class Step(Protocol):
 
 def check_constants(step: Any) -> None:
     """Refuse a constant that is not of the type of its default, or a number with which nothing can be computed."""
-    expected = {str: (str, "a word"), int: (int, "a whole number"), float: ((int, float), "a number")}
+    words = {str: "a word", int: "a whole number below 1e18", float: "a number below 1e18"}
     for field in fields(step):
-        value = getattr(step, field.name)
-        kinds, words = expected[type(field.default)]
-        fits = isinstance(value, kinds) and not isinstance(value, bool)
-        if not fits or (kinds is not str and not abs(value) < 1e18):
-            raise DataError(f"{step.name}: {field.name} is {str(value)[:50]!r}; expected {words}")
+        value, kind = getattr(step, field.name), type(field.default)
+        fits = type(value) is kind or (type(value) is int and kind is float)
+        if not fits or (kind is not str and not abs(value) < 1e18):
+            raise DataError(f"{step.name}: {field.name} is {str(value)[:50]!r}; expected {words[kind]}")
 
 
 @dataclass(frozen=True)
