@@ -83,6 +83,8 @@ def supervised_model(run: RunFolder) -> Model:
             f"{run.folder} has no companions, so there is nothing to exit at; expected a run that was trained with "
             f"them; train it again without --taps none"
         )
+    weights = model.net.state_dict()
+    model.check_finite(*(name for name, weight in weights.items() if not weight.isfinite().all()))
     return model
 
 

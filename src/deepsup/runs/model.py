@@ -41,6 +41,8 @@ class Model:
     shape: tuple[int, ...]
     """Of one image: [C,H,W]."""
     config: Config
+    path: Path
+    """The file that it was read from."""
 
     @property
     def dense(self) -> bool:
@@ -50,19 +52,25 @@ class Model:
     def measure_dense(self, images: Images, labels: Tensor | None = None) -> DenseMeasurement:
         """Return what a dense net predicts for every pixel of uint8 images [N,C,H,W]."""
         labels = torch.zeros(len(images), *images.shape[2:], dtype=torch.uint8) if labels is None else labels
-        return measure_dense(self.net, to_tensor(images), labels, self.normalize)
+        measured = measure_dense(self.net, to_tensor(images), labels, self.normalize)
+        self.check_finite(*measured.not_finite)
+        return measured
 
     def measure(self, images: Images, labels: Tensor | None = None) -> Measurement:
         """Return what the net says of uint8 images [N,C,H,W]; scores that are not finite are refused."""
         labels = torch.zeros(len(images), dtype=torch.long) if labels is None else labels
         measured = measure(self.net, to_tensor(images), labels, self.normalize)
-        for name, scores in {"output": measured.scores, **measured.companions}.items():
-            if not scores.isfinite().all():
-                raise RunError(
-                    f"the model's scores are not finite at {name}: its weights hold NaN or infinite numbers, or too "
-                    f"large ones; train it again with a lower learning rate"
-                )
+        scores = {"output": measured.scores, **measured.companions}
+        self.check_finite(*(name for name, each in scores.items() if not each.isfinite().all()))
         return measured
+
+    def check_finite(self, *not_finite: str) -> None:
+        """Refuse a model that has layers whose scores are not finite: what it predicts means nothing."""
+        if not_finite:
+            raise RunError(
+                f"{self.path}: the model's scores are not finite at {not_finite[0]}: its weights hold NaN or infinite "
+                f"numbers, or too large ones; train it again with a lower learning rate"
+            )
 
 
 def save_model(path: Path, net: nn.Module, normalize: Normalizer, classes: tuple[str, ...], shape: tuple[int, ...],
@@ -144,7 +152,7 @@ def restored(about: dict[str, Any], tensors: dict[str, Tensor], run: RunFolder) 
         raise RunError(
             f"the model's weights do not fit its network ({reason(error)}); has the network changed since?"
         ) from error
-    return Model(net.eval(), preprocessing(about, tensors), classes, shape, config)
+    return Model(net.eval(), preprocessing(about, tensors), classes, shape, config, run.model)
 
 
 def most_bytes(weights: Mapping[str, Tensor]) -> int:
