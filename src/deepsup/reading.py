@@ -27,10 +27,23 @@ MOST_CONTAINERS = 2**18
 
 
 @contextmanager
+def file_named(path: str | os.PathLike[str], kind: type[DeepsupError]) -> Iterator[None]:
+    """Name the file in an error about what it holds, unless the error names it or its folder by itself."""
+    try:
+        yield
+    except DeepsupError as error:
+        folder = str(Path(path).parent)
+        if os.fspath(path) in str(error) or (folder != "." and folder in str(error)):
+            raise
+        raise kind(f"{os.fspath(path)}: {error}") from error
+
+
+@contextmanager
 def faults_named(path: str | os.PathLike[str], kind: type[DeepsupError], remedy: str) -> Iterator[None]:
     """Turn whatever a damaged file makes its decoder raise into one line that names the file."""
     try:
-        yield
+        with file_named(path, kind):
+            yield
     except DeepsupError:
         raise
     except Exception as error:  # decoders raise many classes that have no common root

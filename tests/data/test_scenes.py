@@ -110,6 +110,16 @@ def write_mask(path: Path, array: np.ndarray) -> None:
     Image.fromarray(array).save(path)
 
 
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(3 * 2**30)
+
+
+def negative(masks: Path) -> None:
+    (masks / "03.png").unlink()
+    write_mask(masks / "03.tif", np.full((8, 12), -1, np.int32))
+
+
 BAD: dict[str, tuple[Any, str]] = {
     "another size": (
         lambda d: write_mask(d / "masks" / "03.png", np.zeros((4, 4), np.uint8)),
@@ -126,6 +136,16 @@ BAD: dict[str, tuple[Any, str]] = {
         r"masks have the values 0, 1, 2, 128.*number the classes from 0",
     ),
     "too few names": (lambda d: (d / "classes.txt").write_text("one\n"), r"1 names, but masks have class 2"),
+    "too many names": (
+        lambda d: (d / "classes.txt").write_text("x\n" * 256),
+        r"classes\.txt: 256 names; expected at most",
+    ),
+    "names that are no text": (
+        lambda d: (d / "classes.txt").write_bytes(b"a\xff\nb\nc\n"),
+        r"cannot read .*classes\.txt: ",
+    ),
+    "gigabytes of names": (lambda d: sparse(d / "classes.txt"), r"classes\.txt: it has 3,221,225,472 bytes"),
+    "a negative class": (lambda d: negative(d / "masks"), r"03\.tif: class number -1; expected 0 to 254"),
     "a broken mask": (lambda d: (d / "masks" / "03.png").write_bytes(b"no"), r"03\.png: not a readable image"),
     "a lossy mask": (
         lambda d: (d / "masks" / "03.png").unlink() or write_mask(d / "masks" / "03.jpg", np.ones((8, 12), np.uint8)),

@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -21,6 +22,7 @@ from mutations import damaged, distorted
 from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import save as to_safetensors
+from study_readers import comparison_table, hostile_study, read_study_pages, read_sweep_folder, sweep_files, sweep_table
 
 from deepsup import DeeplySupervised, create_network, supervise
 from deepsup.config import Config
@@ -32,7 +34,7 @@ from deepsup.data.load import load_data
 from deepsup.data.mask_folder import read_mask_folder
 from deepsup.data.storage import read_errors_named
 from deepsup.data.svhn import read_svhn
-from deepsup.errors import DataError
+from deepsup.errors import DataError, SupervisionError
 from deepsup.exits.run_exits import digest, load_exits
 from deepsup.report.read import read_run
 from deepsup.report.write import write_report
@@ -55,6 +57,8 @@ class Reader:
     """A hostile edit of the decoded file, beside the changes of its bytes."""
     beside: dict[str, bytes] = field(default_factory=dict)
     """Files that are there too and stay sound."""
+    named: bool = True
+    """Whether an error has to name the file, or the folder that it is in."""
 
 
 PIXELS = np.arange(6 * 3 * 32 * 32, dtype=np.uint8).reshape(6, 3, 32, 32)
@@ -160,6 +164,10 @@ def hostile_model(_name: str, data: bytes, random: Random) -> bytes:
     with safe_open(path, "pt") as file:
         about = json.loads(file.metadata()["deepsup"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if random.random() < 0.2:  # another normalization, without what it has learned
+        about["steps"] += random.choice(
+            [[{"step": "gcn", "scale": 1.0}], [{"step": "lcn", "size": 7}], [{"step": "zca"}]]
+        )
     if random.random() < 0.2:
         tensors = {name: odd_tensor(t, random) if random.random() < 0.2 else t for name, t in tensors.items()}
     return to_safetensors(tensors, {"deepsup": json.dumps(distorted(about, random))})
@@ -304,19 +312,29 @@ def run_readers(folder: Path) -> dict[str, Reader]:
     model = {"model.safetensors": files["model.safetensors"]}
     beside = {"config.yaml": files["config.yaml"], **model}
     return {
-        "checkpoint": Reader(
-            {"step.pt": files["step.pt"]}, lambda at: read_checkpoint(trainer, at), hostile_checkpoint
+        "checkpoint": Reader(  # a sound one of other data is refused in the name of the run
+            {"step.pt": files["step.pt"]}, lambda at: read_checkpoint(trainer, at), hostile_checkpoint, named=False
         ),
         "model": Reader(model, read_model, hostile_model, beside=beside),
         "records": Reader(records, read_records, hostile_record, beside=beside),
         "exits": Reader({"exits.json": files["exits.json"]}, read_exits, hostile_record, beside=beside),
         "page": Reader(records, lambda at: write_report([at]), hostile_record),
+        "sweep": Reader(sweep_files(folder / "sweep", folder / "data.npz"), read_sweep_folder, hostile_study),
+        "study page": Reader(
+            {
+                "sweep.json": json.dumps(sweep_table()).encode(),
+                "comparison.json": json.dumps(comparison_table()).encode(),
+            },
+            read_study_pages,
+            hostile_record,
+        ),
     }
 
 
 def read_pretrained(folder: Path) -> None:
-    with torch.no_grad():
-        DeeplySupervised.from_pretrained(folder)(torch.zeros(1, 1, 8, 8))
+    net = DeeplySupervised.from_pretrained(folder)
+    with torch.no_grad(), suppress(SupervisionError):  # a net of other images
+        net(torch.zeros(1, 1, 8, 8))
 
 
 def hostile_settings(name: str, data: bytes, random: Random) -> bytes:

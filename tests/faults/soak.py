@@ -2,10 +2,11 @@
 
     python tests/faults/soak.py                      # all of it: results/soak.json and docs/faults.md; about an hour
     python tests/faults/soak.py --only killed two_threads
+    python tests/faults/soak.py --only fuzz --again --seed 100000   # all readers on the code of today, other files
     python tests/faults/soak.py --table              # only the table, from the record
 
-The record is written after every fault, and a stopped soak goes on where it was: a fault with a line is not run again.
-Remove the record to start over.
+The record is written after every fault, and a stopped soak goes on where it was: a fault with a line is not run again,
+unless --again says so. Every line has the commit and the date of its own. Remove the record to start over.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,41 +37,33 @@ RECORD, PAGE = PROJECT / "results" / "soak.json", PROJECT / "docs" / "faults.md"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 MUTATIONS = 15_000
 """Files per reader; slow readers get a share of it."""
-SEED = 0
+DAMAGED = [f"damaged {name}" for name in fuzz.SHARES]
+FAULTS = [*CRASHES, *ENDURANCE, *DAMAGED]
 
 
-def faults() -> dict[str, Any]:
-    """Return every fault by its name, as a function without arguments that returns a record."""
-    repeated = {**CRASHES, **ENDURANCE}
-    return {
-        **{name: lambda name=name: tried(*repeated[name]) for name in repeated},
-        **{f"damaged {name}": lambda name=name: mutated(name) for name in fuzz.SHARES},
-    }
-
-
-def tried(test: Any, tries: int) -> Record:
-    """Try a fault as often as the long form does, in a folder of its own."""
+def tried(name: str, seed: int) -> Record:
+    """Try a fault as often as the long form does, in a folder of its own; give a reader all of its damaged files."""
+    if name in DAMAGED:
+        (record,) = fuzz.soak(fuzz.tasks(MUTATIONS, seed, [name.removeprefix("damaged ")]))
+        return record
+    test, tries = {**CRASHES, **ENDURANCE}[name]
     folder = Path(tempfile.mkdtemp())
     try:
-        return {**test(folder, tries, SEED), "seed": SEED}
+        return dict(test(folder, tries, seed))
     finally:
         shutil.rmtree(folder)
 
 
-def mutated(reader: str) -> Record:
-    """Give one reader all of its damaged files."""
-    (record,) = fuzz.soak(fuzz.tasks(MUTATIONS, SEED, [reader]))
-    return {**record, "seed": SEED}
-
-
-def soak(names: list[str], path: Path) -> Iterator[Record]:
-    """Run what the record has no line of yet; write it after each."""
-    record = json.loads(path.read_text()) if path.exists() else {"commit": commit(), "lines": {}}
+def soak(names: list[str], path: Path, seed: int = 0, again: bool = False) -> Iterator[Record]:
+    """Run what the record has no line of yet, or with ``again`` all of it; write it after each."""
+    record = json.loads(path.read_text()) if path.exists() else {"lines": {}}
     for name in names:
-        if name in record["lines"]:
+        if name in record["lines"] and not again:
             continue
         why = missing(name)
-        record["lines"][name] = {"fault": name, "tries": 0, "skipped": why} if why else faults()[name]()
+        found = {"fault": name, "tries": 0, "skipped": why} if why else tried(name, seed)
+        today = datetime.now(UTC).date().isoformat()
+        record["lines"][name] = {**found, "seed": seed, "commit": commit(), "date": today}
         record |= {"command": "make soak", "environment": environment()}
         path.write_text(json.dumps(record, indent=1) + "\n")
         yield record["lines"][name]
@@ -82,26 +76,32 @@ def environment() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit that is soaked."""
-    return subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=PROJECT, capture_output=True, text=True,
-                          check=False).stdout.strip()  # fmt: skip
+    """Return the commit that is soaked; with a plus where the code differs from it."""
+    asked = {"head": ["rev-parse", "--short=7", "HEAD"], "changed": ["status", "--porcelain", "src", "tests/faults"]}
+    said = {
+        key: subprocess.run(["git", *words], cwd=PROJECT, capture_output=True, text=True, check=False).stdout.strip()
+        for key, words in asked.items()
+    }
+    return said["head"] + ("+" if said["changed"] else "")
 
 
 def table(record: dict[str, Any]) -> str:
     """Return the record as a Markdown table.
 
-    >>> print(table({"lines": {"a": {"fault": "killed", "tries": 1000, "lost": 0, "worst_seconds": 3.01}}}))
-    | fault | tries | lost | worst time |
-    |---|---:|---:|---:|
-    | killed | 1,000 | 0 | 3.01 s |
+    >>> line = {"fault": "killed", "tries": 1000, "lost": 0, "worst_seconds": 3.01, "commit": "661a3ab"}
+    >>> print(table({"lines": {"a": line}}))
+    | fault | tries | lost | worst time | measured |
+    |---|---:|---:|---:|---|
+    | killed | 1,000 | 0 | 3.01 s | 661a3ab |
     """
-    rows = ["| fault | tries | lost | worst time |", "|---|---:|---:|---:|"]
+    rows = ["| fault | tries | lost | worst time | measured |", "|---|---:|---:|---:|---|"]
     for line in record["lines"].values():
+        measured = ", ".join(line[key] for key in ("commit", "date") if key in line)
         if line.get("skipped"):
-            rows.append(f"| {line['fault']} | not run: {line['skipped']} | | |")
+            rows.append(f"| {line['fault']} | not run: {line['skipped']} | | | {measured} |")
             continue
         seconds = "" if line["worst_seconds"] is None else f"{line['worst_seconds']:.3g} s"
-        rows.append(f"| {line['fault']} | {line['tries']:,} | {line['lost']} | {seconds} |")
+        rows.append(f"| {line['fault']} | {line['tries']:,} | {line['lost']} | {seconds} | {measured} |")
     return "\n".join(rows)
 
 
@@ -114,13 +114,16 @@ def written(page: str, record: dict[str, Any]) -> str:
 def main() -> int:
     """Soak from the command line; the exit code is 1 if something was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=list(faults()), default=list(faults()), metavar="FAULT")
+    parser.add_argument("--only", nargs="+", choices=[*FAULTS, "fuzz"], default=FAULTS, metavar="FAULT")
+    parser.add_argument("--again", action="store_true", help="also what the record has lines of")
+    parser.add_argument("--seed", type=int, default=0, help="of the faults; number of the first damaged file")
     parser.add_argument("--out", type=Path, default=RECORD, help="the record (default: results/soak.json)")
     parser.add_argument("--table", action="store_true", help="write only the table, from the record")
     given = parser.parse_args()
     logging.getLogger("deepsup").setLevel("ERROR")
     torch.set_num_threads(1)
-    for line in [] if given.table else soak(given.only, given.out):
+    names = [each for name in given.only for each in (DAMAGED if name == "fuzz" else [name])]
+    for line in [] if given.table else soak(names, given.out, given.seed, given.again):
         sys.stderr.write(f"{json.dumps(line)}\n")
     record = json.loads(given.out.read_text())
     if given.out == RECORD:

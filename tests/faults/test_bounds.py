@@ -35,6 +35,10 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 
+PAIRS_OF_PAIRS = b"\x80\x04})" + b"2\x86" * 60
+"""A dictionary, and a pair of twice the same pair, of twice the same pair, ...: its hash would take 2**60 steps."""
+
+
 def zip_bomb(path: Path) -> None:
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
@@ -103,6 +107,10 @@ BOMBS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object], str]]
     "a.mat": (mat_bomb, read_svhn, "expected at most 67,108,864"),
     "memo": (lambda p: p.write_bytes(b"\x80\x02}r\xff\xff\xff\x7f."), read_batch, "memo of"),
     "bytes": (lambda p: p.write_bytes(b"\x80\x04\x8e\0\0\0\x80\0\0\0\0"), read_batch, "expected"),
+    "hash": (lambda p: p.write_bytes(PAIRS_OF_PAIRS + b"K\x01s."), read_batch, "keys that are no text"),
+    "hashes": (lambda p: p.write_bytes(PAIRS_OF_PAIRS.replace(b"}", b"}(") + b"K\x01u."), read_batch, "no text"),
+    "old": (lambda p: p.write_bytes(PAIRS_OF_PAIRS.replace(b"}", b"(") + b"K\x01d."), read_batch, "no text"),
+    "set": (lambda p: p.write_bytes(PAIRS_OF_PAIRS.replace(b"}", b"\x8f(") + b"\x90."), read_batch, "it has a set"),
     "a.idx": (long_idx, lambda p: read_idx(p, 1), "claims"),
     "a.tar.gz": (long_name_bomb, lambda p: unpack(p, p.parent / "out"), "a header of 2,147,483,648 bytes"),
     "wide.pt": (wide_tensor, checkpoint.load, "more values than are stored"),

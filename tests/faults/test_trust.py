@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,8 @@ from deepsup.cli import main
 from deepsup.cli.app import printable
 from deepsup.config import Config
 from deepsup.errors import RunError
+from deepsup.exits.run_exits import calibrate_run, digest, load_exits
+from deepsup.studies.space import read_space
 
 NET = """
 from pathlib import Path
@@ -110,7 +114,10 @@ def edited(run: Path, to: Path, about: dict, nan: bool = False) -> Path:
         said = json.loads(file.metadata()["deepsup"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if nan:
-        tensors = {name: torch.full_like(t, torch.nan) if name.startswith("net.") else t for name, t in tensors.items()}
+        tensors = {
+            name: torch.full_like(t, torch.nan) if name.startswith("net.") and t.is_floating_point() else t
+            for name, t in tensors.items()
+        }
     said = {**said, **about, "config": {**said["config"], **about.get("config", {})}}
     save_file(tensors, copy / "model.safetensors", {"deepsup": json.dumps(said)})
     return copy
@@ -133,14 +140,24 @@ def test_code_that_comes_with_python_is_not_called_either(run: Path, tmp_path: P
         ({"config": {"hidden": [10**9]}}, "the weights of the net take more than"),
         ({"classes": [1, 2]}, "'classes'[0]"),
         ({"steps": {}}, "'steps' is a dict, expected list"),
+        ({"steps": [{"step": "zca"}]}, "expected {'mean': (784,)"),
+        ({"steps": [{"step": "standardize"}, {"step": "standardize"}]}, "standardize has no arrays"),
+        ({"steps": []}, "not the state of a normalizer"),
+        ({"steps": [{"step": "standardize"}, {"step": "lcn", "size": 2**40 + 1}]}, "expected an odd size up to 4,096"),
+        ({"steps": [{"step": "standardize"}, {"step": "lcn"}], "shape": [1, 2**15, 100]}, "32768x100"),
         ({"format": 99}, "install the newer"),
         ({"config": {"pool": "99"}}, ""),
     ],
 )  # fmt: skip
 def test_what_a_model_says_about_itself_is_checked(run: Path, tmp_path: Path, about: dict, said: str) -> None:
-    with pytest.raises(deepsup.DeepsupError) as caught:
-        deepsup.Run(edited(run, tmp_path / "run", about)).load()
+    copy = deepsup.Run(edited(run, tmp_path / "run", about))
+    with pytest.raises(RunError) as caught:
+        copy.load()
     assert said in str(caught.value)
+    assert str(copy.model) in str(caught.value)
+    if about.keys() & {"shape", "steps"}:  # without the net, too
+        with pytest.raises(RunError, match=re.escape(str(copy.model))):
+            _ = copy.preprocess
 
 
 def test_weights_that_are_no_numbers(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,7 +167,26 @@ def test_weights_that_are_no_numbers(run: Path, tmp_path: Path, capsys: pytest.C
         assert main([*words, "--json"]) == 2
         said = capsys.readouterr()
         assert said.out == ""
-        assert "the model's scores are not finite at output" in said.err
+        assert f"{copy / 'model.safetensors'}: the model's scores are not finite at output" in said.err
+    with pytest.raises(RunError, match=r"model\.safetensors: the model's scores are not finite"):
+        calibrate_run(deepsup.Run(copy))
+
+
+def test_a_dense_model_whose_weights_are_no_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would call every pixel class 0."""
+    Image.fromarray(np.zeros((32, 32), np.uint8)).save(tmp_path / "a.png")
+    small = {"network": "unet-small", "network_options": {"widths": [4, 6, 8]}, "batch_size": 8, "train_size": 16}
+    config = Config(data="digits-scenes", epochs=1, limit_steps=1, tensorboard=False, **small)
+    copy = edited(deepsup.train(config, tmp_path / "run").folder, tmp_path / "nan", {}, nan=True)
+    for words in (
+        ["predict", str(copy), str(tmp_path / "a.png"), "--out", str(tmp_path / "out")],
+        ["evaluate", str(copy)],
+    ):
+        assert main([*words, "--json"]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert f"{copy / 'model.safetensors'}: the model's scores are not finite at" in said.err
+    assert not (tmp_path / "out").exists()
 
 
 def test_class_names_with_control_codes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,3 +214,40 @@ def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
         "b": [None, 1.5],
         "c": {"d": [0]},
     }
+
+
+def spoiled_config(folder: Path) -> tuple[Path, Callable[[], object]]:
+    path = folder / "a.yaml"
+    path.write_text("nesterov: 3")
+    return path, lambda: Config.from_yaml(path)
+
+
+def spoiled_space(folder: Path) -> tuple[Path, Callable[[], object]]:
+    path = folder / "space.yaml"
+    path.write_text("batch_size: {low: x, high: 3}")
+    return path, lambda: read_space(path, Config())
+
+
+def spoiled_pretrained(folder: Path) -> tuple[Path, Callable[[], object]]:
+    net = deepsup.create_network("plain", num_classes=3, in_channels=1, image_size=8, depth=3, widths=(4, 6))
+    deepsup.supervise(net, at=["relu1"], num_classes=3, example=torch.zeros(2, 1, 8, 8)).save_pretrained(folder)
+    path = folder / "config.json"
+    settings = json.loads(path.read_text())
+    settings["taps"][0]["companion"]["init"] = "?"
+    path.write_text(json.dumps(settings))
+    return path, lambda: deepsup.DeeplySupervised.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("spoiled", [spoiled_config, spoiled_space, spoiled_pretrained])
+def test_a_message_names_the_file(spoiled: Callable[[Path], tuple[Path, Callable[[], object]]], tmp_path: Path) -> None:
+    path, read = spoiled(tmp_path)
+    with pytest.raises(deepsup.DeepsupError, match=re.escape(str(path))):
+        read()
+
+
+def test_thresholds_out_of_range_name_their_file(run: Path, tmp_path: Path) -> None:
+    copy = deepsup.Run(shutil.copytree(run, tmp_path / "run"))
+    record = {"model": digest(copy), "thresholds": {"conv1": 3.0}, "temperatures": {}}
+    (copy.folder / "exits.json").write_text(json.dumps(record))
+    with pytest.raises(RunError, match=r"exits\.json: threshold of 'conv1' is 3"):
+        load_exits(copy)

@@ -238,7 +238,7 @@ def test_a_stored_state_applies_the_same_bit_for_bit(recipe):
     packed = io.BytesIO()
     torch.save(state, packed)
     packed.seek(0)
-    restored = Normalizer.from_state(torch.load(packed, weights_only=True))
+    restored = Normalizer.from_state(torch.load(packed, weights_only=True), (1, 5, 5))
     assert same(fitted, restored)
     images = to_tensor(data.test.images)
     assert torch.equal(fitted(images), restored(images))
@@ -285,7 +285,15 @@ def test_an_expensive_fit_is_kept_by_content(monkeypatch, data_root):
     assert len(list((data_root / "fits").iterdir())) == 5
 
 
-@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 not really"])
+def npz(**arrays: np.ndarray) -> bytes:
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"PK\x03\x04 not really", npz(matrix=np.eye(25, dtype=np.float32)), npz(mean=np.zeros(25))]
+)
 def test_a_damaged_fit_is_made_again(monkeypatch, data_root, damage, caplog):
     calls = count_fits(monkeypatch)
     data = make(channels=1, side=5)
@@ -318,10 +326,50 @@ def test_a_fit_that_cannot_be_kept_is_still_a_fit(monkeypatch, tmp_path, caplog)
         (lambda: fit([ZCA(0.0)], make(n=10)), "expected a bias above 0"),
         (lambda: fit([ZCA()], make(n=4, side=80)), "needs a matrix of 3 GB"),
         (lambda: fit("none", make())(torch.zeros(1, 3, 8, 8)), r"torch.float32 .*; expected uint8"),
-        (lambda: Normalizer.from_state({"steps": [{"step": "gcm"}], "arrays": {}}), "not the state of a normalizer"),
-        (lambda: Normalizer.from_state({}), "not the state of a normalizer"),
+        (lambda: LCN().shapes((1, 8, 4097)), "LCN of images of .*; expected sides of at most 4,096"),
+        (lambda: LCN(size=2**40 + 1), "expected an odd size up to 4,096"),
+        (lambda: LCN(size=7.0), "lcn: size is '7.0'; expected a whole number"),
+        (lambda: LCN(sigma=1e15), "expected a sigma from 1e-6 to 1e6"),
+        (lambda: LCN(sigma=1e-200), "expected a sigma from 1e-6 to 1e6"),
+        (lambda: GCN(scale=float("nan")), "gcn: scale is 'nan'; expected a number"),
+        (lambda: GCN(scale=10**400), "gcn: scale is '1000"),
+        (lambda: GCN(scale=True), "gcn: scale is 'True'; expected a number"),
+        (lambda: GCN(by=1), "gcn: by is '1'; expected a word"),
+        (lambda: ZCA(bias=float("inf")), "zca: bias is 'inf'; expected a number"),
     ],
 )
 def test_what_cannot_be_fitted(call, word):
     with pytest.raises(DataError, match=word):
         call()
+
+
+def spoiled(recipe: str, **arrays: torch.Tensor | None) -> dict:
+    """Return the state of a fit on images [1,5,5] with other arrays; None: without it."""
+    state = fit(recipe, make(channels=1, side=5), cache=False).state()
+    kept = {key: value for key, value in {**state["arrays"], **arrays}.items() if value is not None}
+    return {"steps": state["steps"], "arrays": kept}
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        ({}, "KeyError: 'steps'"),
+        ({"steps": [{"step": "gcm"}], "arrays": {}}, "KeyError: 'gcm'"),
+        ({"steps": [{"step": "standardize"}], "arrays": {}}, "standardize has no arrays, expected {'mean'"),
+        (spoiled("standardize", **{"0.mean": None}), "expected {'mean'"),
+        (spoiled("standardize", **{"0.mean": torch.zeros(3)}), "expected {'mean'"),
+        (spoiled("standardize", **{"0.mean": torch.zeros(1, dtype=torch.int64)}), "mean of standardize is torch.int64"),
+        (spoiled("standardize", **{"0.more": torch.zeros(1)}), "expected {'mean'"),
+        (spoiled("standardize", **{"7.mean": torch.zeros(1)}), "IndexError"),
+        (spoiled("gcn-zca", **{"1.matrix": None}), "'matrix': (25, 25)"),
+        (spoiled("gcn-zca", **{"1.matrix": torch.zeros(25)}), "'matrix': (25, 25)"),
+        (spoiled("gcn", **{"0.mean": torch.zeros(1)}), "expected none"),
+        ({"steps": [{"step": "lcn", "size": 2**40 + 1}], "arrays": {}}, "expected an odd size"),
+        ({"steps": [{"step": "gcn", "scale": "x"}], "arrays": {}}, "expected a number"),
+    ],
+)
+def test_a_state_that_is_not_whole(state, word):
+    with pytest.raises(DataError, match="not the state of a normalizer") as caught:
+        Normalizer.from_state(state, (1, 5, 5))
+    assert word in str(caught.value)
+    assert "\n" not in str(caught.value)

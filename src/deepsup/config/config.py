@@ -24,7 +24,7 @@ from deepsup.config.groups import (
 )
 from deepsup.config.setting import settings_of
 from deepsup.errors import ConfigError, nearest
-from deepsup.reading import read_yaml
+from deepsup.reading import file_named, read_yaml
 
 
 @dataclass(frozen=True, init=False)
@@ -119,7 +119,8 @@ class Config:
     @staticmethod
     def from_yaml(path: str | os.PathLike[str]) -> Config:
         """Read a Config from a YAML file of settings, by name or in groups."""
-        return Config.from_dict(read_yaml(path), str(path))
+        with file_named(path, ConfigError):
+            return Config.from_dict(read_yaml(path), str(path))
 
     def to_yaml(self) -> str:
         """Return the Config as a YAML file, without groups."""

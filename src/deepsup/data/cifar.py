@@ -11,7 +11,7 @@ import pickle
 import pickletools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -125,8 +125,14 @@ _ADMITTED = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
+_PYTHONS: Any = vars(pickle)["_Unpickler"]
+"""The unpickler that is written in Python: its steps can be checked."""
+
+
+class _Unpickler(_PYTHONS):  # type: ignore[misc]
     """Admits arrays (as stand-ins), lists, dictionaries, bytes, strings and numbers; anything else is refused."""
+
+    dispatch: ClassVar[dict[int, Any]] = dict(_PYTHONS.dispatch)
 
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data), encoding="bytes")
@@ -145,6 +151,25 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) not in _ADMITTED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
         return _ADMITTED[module, name]
+
+    def load_setitem(self) -> None:
+        self._check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_setitems()
+
+    def load_dict(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_dict()
+
+    def _check_keys(self, keys: list[Any]) -> None:
+        """Refuse keys that may take for ever to hash: a pair of twice the same pair, of twice the same pair, ..."""
+        if not all(isinstance(key, str | bytes) for key in keys):
+            raise pickle.UnpicklingError("a dictionary has keys that are no text")
+
+    dispatch |= {pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems, pickle.DICT[0]: load_dict}
 
 
 def unpickle(path: Path, data: bytes) -> dict[bytes, Any]:
@@ -169,3 +194,5 @@ def _check_sizes(data: bytes) -> None:
     for operation, argument, _ in pickletools.genops(data):  # raises where a claimed length is not there
         if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > len(data):
             raise pickle.UnpicklingError(f"it asks for a memo of {argument:,} places")
+        if operation.name in ("EMPTY_SET", "ADDITEMS", "FROZENSET"):
+            raise pickle.UnpicklingError("it has a set")

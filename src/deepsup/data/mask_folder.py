@@ -14,8 +14,11 @@ from deepsup.data.dataset import IGNORED, Part
 from deepsup.data.images import is_grey, open_image, read_images
 from deepsup.data.scenes import Masks
 from deepsup.errors import DataError
+from deepsup.reading import faults_named, read_bounded
 
 LOSSY = ("JPEG", "MPO")
+MOST_NAMES = 2**16
+"""Bytes of ``classes.txt``."""
 PARTS = {"train": "train", "test": "test", "validation": "validation", "val": "validation"}
 
 
@@ -122,8 +125,9 @@ def read_mask(path: Path, image: Path, size: int | None) -> Masks:
             f"size; resize the mask (nearest)"
         )
     numbers = np.asarray(mask).astype(np.int64)
-    if numbers.max() > IGNORED:
-        raise DataError(f"{path}: class number {numbers.max()}; expected 0 to {IGNORED - 1}, or {IGNORED} to ignore")
+    for number in (numbers.min(), numbers.max()):
+        if not 0 <= number <= IGNORED:
+            raise DataError(f"{path}: class number {number}; expected 0 to {IGNORED - 1}, or {IGNORED} to ignore")
     found = Image.fromarray(numbers.astype(np.uint8))
     return np.asarray(found if size is None else found.resize((size, size), Image.Resampling.NEAREST))
 
@@ -132,11 +136,15 @@ def class_names(folder: Path, values: np.ndarray) -> tuple[str, ...]:
     """Return the names of the classes: those of ``classes.txt``, or their numbers."""
     highest, listed = int(values.max(initial=0)), folder / "classes.txt"
     if listed.is_file():
-        names = tuple(line.strip() for line in listed.read_text(encoding="utf-8").splitlines() if line.strip())
+        with faults_named(listed, DataError, "expected the name of one class per line, in UTF-8"):
+            lines = read_bounded(listed, MOST_NAMES).decode().splitlines()
+        names = tuple(line.strip() for line in lines if line.strip())
         if highest >= len(names):
             raise DataError(
                 f"{listed}: {len(names)} names, but masks have class {highest}; expected one name per class"
             )
+        if len(names) > IGNORED:
+            raise DataError(f"{listed}: {len(names):,} names; expected at most {IGNORED}, one per class")
         return names
     if len(values) == 0:
         raise DataError(f"{folder}: every pixel is {IGNORED}, which is ignored; expected class numbers from 0")

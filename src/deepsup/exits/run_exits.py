@@ -22,7 +22,7 @@ from deepsup.exits.stage_times import measure_speed
 from deepsup.files import whole_file
 from deepsup.insight import error_percent
 from deepsup.preprocess import to_tensor
-from deepsup.reading import read_json
+from deepsup.reading import file_named, read_json
 from deepsup.runs.evaluate import check_fits
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import Model, load_model
@@ -88,6 +88,8 @@ def supervised_model(run: RunFolder) -> Model:
             f"{run.folder} scores every pixel; expected a run with one label per image; a smaller dense model is "
             f"Run(...).load().strip(keep=...) in Python"
         )
+    weights = model.net.state_dict()
+    model.check_finite(*(name for name, weight in weights.items() if not weight.isfinite().all()))
     return model
 
 
@@ -175,7 +177,8 @@ def load_exits(run: RunFolder) -> tuple[EarlyExit, Model]:
     model = supervised_model(run)
     if record["model"] != digest(run):
         raise RunError(f"{path} was made for another model; calibrate the exits again: deepsup exits {run.folder}")
-    return EarlyExit(model.net, record["thresholds"], record["temperatures"]), model
+    with file_named(path, RunError):
+        return EarlyExit(model.net, record["thresholds"], record["temperatures"]), model
 
 
 def predict_early(run: RunFolder, files: Sequence[str | os.PathLike[str]]) -> list[dict[str, Any]]:

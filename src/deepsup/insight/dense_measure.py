@@ -27,6 +27,8 @@ class DenseMeasurement:
     labels: Tensor
     """Masks [N,H,W] uint8; 255 is ignored."""
     classes: int
+    not_finite: tuple[str, ...] = ()
+    """Those of the names whose scores are not all finite: what is predicted there means nothing."""
 
     @property
     def error(self) -> float:
@@ -64,7 +66,7 @@ def measure_dense(
     net.eval()
     said: dict[str, list[Tensor]] = {}
     chances: dict[str, list[Tensor]] = {}
-    classes = 0
+    classes, not_finite = 0, dict[str, None]()
     try:
         with torch.no_grad():
             for start in range(0, len(images), batch_size):
@@ -72,6 +74,7 @@ def measure_dense(
                 out = net((batch if normalize is None else normalize(batch)).to(device))
                 classes = out.scores.shape[1]
                 for name, scores in {**out.companions, "output": out.scores}.items():
+                    not_finite |= {} if scores.isfinite().all() else {name: None}
                     whole = F.interpolate(scores.float(), size=images.shape[2:], mode="bilinear").cpu()
                     said.setdefault(name, []).append(whole.argmax(1).to(torch.uint8))
                     if classes == 2:
@@ -79,7 +82,7 @@ def measure_dense(
     finally:
         net.train(training)
     joined = [{name: torch.cat(each) for name, each in found.items()} for found in (said, chances)]
-    return DenseMeasurement(joined[0], joined[1], labels.cpu(), classes)
+    return DenseMeasurement(joined[0], joined[1], labels.cpu(), classes, tuple(not_finite))
 
 
 def confusion(said: Tensor, labels: Tensor, classes: int) -> Tensor:

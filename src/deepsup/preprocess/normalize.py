@@ -22,6 +22,7 @@ from deepsup.data import Dataset, data_folder
 from deepsup.data.dataset import Images
 from deepsup.data.storage import write
 from deepsup.errors import DataError, nearest
+from deepsup.npz import read_arrays
 from deepsup.preprocess.steps import GCN, LCN, STEPS, ZCA, Arrays, Standardize, Step
 
 logger = logging.getLogger("deepsup")
@@ -72,17 +73,30 @@ class Normalizer:
         }
 
     @staticmethod
-    def from_state(state: Mapping[str, Any]) -> Normalizer:
-        """Restore what ``state`` returned."""
+    def from_state(state: Mapping[str, Any], image: Sequence[int]) -> Normalizer:
+        """Restore what ``state`` returned, for images [C,H,W]; it has all that these need, or is refused."""
         try:
             steps = tuple(_make(**step) for step in state["steps"])
             arrays: tuple[Arrays, ...] = tuple({} for _ in steps)
             for key, array in state["arrays"].items():
                 index, name = key.split(".")
                 arrays[int(index)][name] = array
+            for step, each in zip(steps, arrays, strict=True):
+                _check_arrays(step, each, image)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise DataError(f"not the state of a normalizer ({type(error).__name__}: {error})") from error
         return Normalizer(steps, arrays)
+
+
+def _check_arrays(step: Step, arrays: Arrays, image: Sequence[int]) -> None:
+    """Refuse arrays that are not what a fit of the step on images [C,H,W] gives."""
+    given = {name: tuple(array.shape) for name, array in arrays.items()}
+    expected = step.shapes(image)
+    if given != expected:
+        raise ValueError(f"{step.name} has {given or 'no arrays'}, expected {expected or 'none'}")
+    for name, array in arrays.items():
+        if array.dtype != torch.float32:
+            raise ValueError(f"{name} of {step.name} is {array.dtype}, expected torch.float32")
 
 
 def _make(step: str, **constants: Any) -> Step:
@@ -114,7 +128,7 @@ def _fit_step(step: Step, before: Normalizer, images: Images, cache: bool) -> Ar
     def learn() -> Arrays:
         return {name: array.to(torch.float32) for name, array in step.fit(lambda: _stream(before, images)).items()}
 
-    return _cached(_key(step, before, images), learn) if cache else learn()
+    return _cached(_key(step, before, images), step, images.shape[1:], learn) if cache else learn()
 
 
 def _stream(before: Normalizer, images: Images) -> Iterator[Tensor]:
@@ -141,10 +155,10 @@ def _key(step: Step, before: Normalizer, images: Images) -> str:
     return digest.hexdigest()
 
 
-def _cached(key: str, learn: Callable[[], Arrays]) -> Arrays:
+def _cached(key: str, step: Step, image: Sequence[int], learn: Callable[[], Arrays]) -> Arrays:
     """Return the cached fit of this key, or make it and store it."""
     path = data_folder() / "fits" / f"{key}.npz"
-    cached = _read_fit(path)
+    cached = _read_fit(path, step, image)
     if cached is not None:
         return cached
     logger.info("fitting on the training images (once: the fit is cached in %s)", path.parent)
@@ -159,10 +173,11 @@ def _cached(key: str, learn: Callable[[], Arrays]) -> Arrays:
     return arrays
 
 
-def _read_fit(path: Path) -> Arrays | None:
+def _read_fit(path: Path, step: Step, image: Sequence[int]) -> Arrays | None:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return {name: torch.from_numpy(stored[name]) for name in stored.files}
+        arrays = {name: torch.from_numpy(array) for name, array in read_arrays(path).items()}
+        _check_arrays(step, arrays, image)
+        return arrays
     except FileNotFoundError:
         return None
     except Exception as error:  # our own damaged file is made again

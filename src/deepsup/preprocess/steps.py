@@ -1,15 +1,15 @@
 """The steps of a normalization: standardization, GCN, ZCA and LCN.
 
-``fit`` returns what a step learns (Standardize, ZCA) as named tensors, or none.
+``fit`` returns what a step learns (Standardize, ZCA) as named tensors, or none; ``shapes`` says which these are.
 Legend: B batch, C channels, H height, W width, D = C*H*W. Constants and their sources: docs/data.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from deepsup.errors import DataError
 Stream = Callable[[], Iterator[Tensor]]
 """Returns an iterator over all training images, float64 [B,C,H,W], on every call."""
 Arrays = dict[str, Tensor]
+Shapes = dict[str, tuple[int, ...]]
 
 
 class Step(Protocol):
@@ -31,8 +32,21 @@ class Step(Protocol):
     def fit(self, stream: Stream) -> Arrays:
         """Learn from the training images."""
 
+    def shapes(self, image: Sequence[int]) -> Shapes:
+        """Return the shape of each array that a fit on images [C,H,W] gives; refuse images that are too large."""
+
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:
         """Return the transformed images; the input may be overwritten."""
+
+
+def check_constants(step: Any) -> None:
+    """Refuse a constant that is not of the type of its default, or a number with which nothing can be computed."""
+    words = {str: "a word", int: "a whole number below 1e18", float: "a number below 1e18"}
+    for field in fields(step):
+        value, kind = getattr(step, field.name), type(field.default)
+        fits = type(value) is kind or (type(value) is int and kind is float)
+        if not fits or (kind is not str and not abs(value) < 1e18):
+            raise DataError(f"{step.name}: {field.name} is {str(value)[:50]!r}; expected {words[kind]}")
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,10 @@ class Standardize:
         squares = sum(((x - mean[:, None, None]) ** 2).sum((0, 2, 3)) for x in stream())
         deviation = torch.as_tensor(squares / count).sqrt()
         return {"mean": mean, "deviation": torch.where(deviation > 0, deviation, 1.0)}
+
+    def shapes(self, image: Sequence[int]) -> Shapes:
+        """Return those of mean and standard deviation."""
+        return {"mean": (image[0],), "deviation": (image[0],)}
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:
         """Return (x - mean) / deviation per channel."""
@@ -75,6 +93,7 @@ class GCN:
     slow: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        check_constants(self)
         if self.scale <= 0 or self.sqrt_bias < 0 or self.min_divisor < 0:
             raise DataError(f"{self}; expected a scale above 0, a sqrt_bias and a min_divisor of 0 or more")
         if self.by not in ("norm", "deviation"):
@@ -82,6 +101,10 @@ class GCN:
 
     def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is normalized independently
         """Learn nothing."""
+        return {}
+
+    def shapes(self, image: Sequence[int]) -> Shapes:  # noqa: ARG002
+        """Return none."""
         return {}
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:  # noqa: ARG002
@@ -107,17 +130,13 @@ class ZCA:
     MOST_VALUES: ClassVar[int] = 64 * 64 * 3
 
     def __post_init__(self) -> None:
+        check_constants(self)
         if self.bias < 0:
             raise DataError(f"{self}; expected a bias of 0 or more")
 
     def fit(self, stream: Stream) -> Arrays:
         """Learn mean [D] and P [D,D] of the training images."""
-        values = next(stream())[0].numel()
-        if values > self.MOST_VALUES:
-            raise DataError(
-                f"ZCA of images of {values:,} values needs a matrix of {8 * values**2 / 2**30:.0f} GB; "
-                f"expected at most {self.MOST_VALUES:,} values: resize the images or choose another recipe"
-            )
+        (values,) = self.shapes(next(stream())[0].shape)["mean"]
         count, total = 0, torch.zeros((), dtype=torch.float64)
         for x in stream():
             count, total = count + len(x), total + x.flatten(1).sum(0)
@@ -134,6 +153,16 @@ class ZCA:
                 "expected a bias above 0, such as 0.1"
             )
         return {"mean": mean, "matrix": (vectors * eigenvalues.rsqrt()) @ vectors.T}
+
+    def shapes(self, image: Sequence[int]) -> Shapes:
+        """Return those of mean and P; refuse images for which P would not fit into memory."""
+        values = math.prod(image)
+        if values > self.MOST_VALUES:
+            raise DataError(
+                f"ZCA of images of {values:,} values needs a matrix of {8 * values**2 / 2**30:.0f} GB; "
+                f"expected at most {self.MOST_VALUES:,} values: resize the images or choose another recipe"
+            )
+        return {"mean": (values,), "matrix": (values, values)}
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:
         """Return (x - mean) P in the shape of the images."""
@@ -154,12 +183,26 @@ class LCN:
     name: ClassVar[str] = "lcn"
     slow: ClassVar[bool] = False
 
+    MOST_SIDE: ClassVar[int] = 2**12
+    """Of an image, and of the window: the blur multiplies with matrices of side x side."""
+
     def __post_init__(self) -> None:
-        if self.size < 1 or self.size % 2 == 0 or self.sigma <= 0 or self.threshold <= 0:
-            raise DataError(f"{self}; expected an odd size, and a sigma and a threshold above 0")
+        check_constants(self)
+        if not 1 <= self.size <= self.MOST_SIDE or self.size % 2 == 0 or self.threshold <= 0:
+            raise DataError(f"{self}; expected an odd size up to {self.MOST_SIDE:,}, and a threshold above 0")
+        if not 1e-6 <= self.sigma <= 1e6:
+            raise DataError(f"{self}; expected a sigma from 1e-6 to 1e6")
 
     def fit(self, stream: Stream) -> Arrays:  # noqa: ARG002 - each image is normalized independently
         """Learn nothing."""
+        return {}
+
+    def shapes(self, image: Sequence[int]) -> Shapes:
+        """Return none; refuse images for which the band matrices would not fit into memory."""
+        if max(image[1:]) > self.MOST_SIDE:
+            raise DataError(
+                f"LCN of images of {list(image)}; expected sides of at most {self.MOST_SIDE:,}: resize them"
+            )
         return {}
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:  # noqa: ARG002

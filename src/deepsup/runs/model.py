@@ -26,6 +26,7 @@ from deepsup.training.build import build_net
 
 FORMAT = 1
 ABOUT = {"format": int, "config": {}, "classes": [str], "shape": [int], "steps": [{"step": str}]}
+REMEDY = "expected a model that deepsup wrote; train it again"
 MOST_VALUES = 2**22
 """Values of one image, channels included: what a model's file can make its reader allocate."""
 
@@ -40,6 +41,8 @@ class Model:
     shape: tuple[int, ...]
     """Of one image: [C,H,W]."""
     config: Config
+    path: Path
+    """The file that it was read from."""
 
     @property
     def dense(self) -> bool:
@@ -49,19 +52,25 @@ class Model:
     def measure_dense(self, images: Images, labels: Tensor | None = None) -> DenseMeasurement:
         """Return what a dense net predicts for every pixel of uint8 images [N,C,H,W]."""
         labels = torch.zeros(len(images), *images.shape[2:], dtype=torch.uint8) if labels is None else labels
-        return measure_dense(self.net, to_tensor(images), labels, self.normalize)
+        measured = measure_dense(self.net, to_tensor(images), labels, self.normalize)
+        self.check_finite(*measured.not_finite)
+        return measured
 
     def measure(self, images: Images, labels: Tensor | None = None) -> Measurement:
         """Return what the net says of uint8 images [N,C,H,W]; scores that are not finite are refused."""
         labels = torch.zeros(len(images), dtype=torch.long) if labels is None else labels
         measured = measure(self.net, to_tensor(images), labels, self.normalize)
-        for name, scores in {"output": measured.scores, **measured.companions}.items():
-            if not scores.isfinite().all():
-                raise RunError(
-                    f"the model's scores are not finite at {name}: its weights hold NaN or infinite numbers, or too "
-                    f"large ones; train it again with a lower learning rate"
-                )
+        scores = {"output": measured.scores, **measured.companions}
+        self.check_finite(*(name for name, each in scores.items() if not each.isfinite().all()))
         return measured
+
+    def check_finite(self, *not_finite: str) -> None:
+        """Refuse a model that has layers whose scores are not finite: what it predicts means nothing."""
+        if not_finite:
+            raise RunError(
+                f"{self.path}: the model's scores are not finite at {not_finite[0]}: its weights hold NaN or infinite "
+                f"numbers, or too large ones; train it again with a lower learning rate"
+            )
 
 
 def save_model(path: Path, net: nn.Module, normalize: Normalizer, classes: tuple[str, ...], shape: tuple[int, ...],
@@ -89,8 +98,15 @@ def digest_of(text: str, tensors: Mapping[str, Tensor]) -> str:
 def load_model(run: RunFolder) -> Model:
     """Read the model of a finished run, without pickle, without the data, and without importing what it names."""
     about, tensors = read_model(run)
-    with faults_named(run.model, RunError, "expected a model that deepsup wrote; train it again"):
+    with faults_named(run.model, RunError, REMEDY):
         return restored(about, tensors, run)
+
+
+def load_preprocessing(run: RunFolder) -> tuple[Normalizer, tuple[int, ...]]:
+    """Read only the fitted normalization of a model and the shape of its images, [C,H,W]."""
+    about, tensors = read_model(run)
+    with faults_named(run.model, RunError, REMEDY):
+        return preprocessing(about, tensors), image_shape(about)
 
 
 def read_model(run: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -106,13 +122,14 @@ def read_model(run: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
         about = decoded(held["deepsup"].encode())
         check(about, ABOUT)
+        whole = held.get("sha256") in (None, digest_of(held["deepsup"], tensors))  # older files have none
     except Exception as error:  # of safetensors, of JSON, of torch
         raise RunError(f"{run.model} is not a model that deepsup wrote ({reason(error)}); train it again") from error
     if about["format"] > FORMAT:
         raise RunError(
             f"{run.model} has format {about['format']}; this deepsup reads up to {FORMAT}; install the newer"
         )
-    if "sha256" in held and held["sha256"] != digest_of(held["deepsup"], tensors):  # older files have none
+    if not whole:
         raise RunError(f"{run.model} is damaged: its checksum differs; copy it again, or train it again")
     return about, tensors
 
@@ -125,9 +142,7 @@ def restored(about: dict[str, Any], tensors: dict[str, Tensor], run: RunFolder) 
             f"{run.folder} names a network that is not part of deepsup, {config.network.name}; reading a run imports "
             f"no code unless you trust it: give --trust, or in Python Run({str(run.folder)!r}, network=FACTORY)"
         )
-    classes, shape = tuple(about["classes"]), tuple(about["shape"])
-    if len(shape) != 3 or min(shape) < 1 or math.prod(shape) > MOST_VALUES:
-        raise ValueError(f"images of {list(shape)}, expected [C,H,W] of at most {MOST_VALUES:,} values")
+    classes, shape = tuple(about["classes"]), image_shape(about)
     weights = part_of(tensors, "net.")
     with torch.random.fork_rng(devices=[]):
         net = build_net(config, len(classes), shape, run.network, most_bytes(weights))
@@ -137,7 +152,7 @@ def restored(about: dict[str, Any], tensors: dict[str, Tensor], run: RunFolder) 
         raise RunError(
             f"the model's weights do not fit its network ({reason(error)}); has the network changed since?"
         ) from error
-    return Model(net.eval(), preprocessing(about, tensors), classes, shape, config)
+    return Model(net.eval(), preprocessing(about, tensors), classes, shape, config, run.model)
 
 
 def most_bytes(weights: Mapping[str, Tensor]) -> int:
@@ -145,9 +160,18 @@ def most_bytes(weights: Mapping[str, Tensor]) -> int:
     return 2**24 + 4 * sum(tensor.nbytes for tensor in weights.values())
 
 
+def image_shape(about: dict[str, Any]) -> tuple[int, ...]:
+    """Return the shape of one image of a model, [C,H,W]."""
+    shape = tuple(about["shape"])
+    if len(shape) != 3 or min(shape) < 1 or math.prod(shape) > MOST_VALUES:
+        raise ValueError(f"images of {list(shape)}, expected [C,H,W] of at most {MOST_VALUES:,} values")
+    return shape
+
+
 def preprocessing(about: dict[str, Any], tensors: dict[str, Tensor]) -> Normalizer:
     """Return the fitted normalization of a model."""
-    return Normalizer.from_state({"steps": about["steps"], "arrays": part_of(tensors, "normalize.")})
+    state = {"steps": about["steps"], "arrays": part_of(tensors, "normalize.")}
+    return Normalizer.from_state(state, image_shape(about))
 
 
 def part_of(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

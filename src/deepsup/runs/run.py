@@ -21,7 +21,7 @@ from deepsup.preprocess import Normalizer, to_tensor
 from deepsup.pretrained import CARD, card_of, local_folder, make_folder, push
 from deepsup.runs.evaluate import predict
 from deepsup.runs.folder import RunFolder
-from deepsup.runs.model import load_model, preprocessing, read_model
+from deepsup.runs.model import load_model, load_preprocessing, read_model
 from deepsup.supervision import DeeplySupervised
 
 KEPT = ("config.yaml", "environment.json", "metrics.jsonl", "result.json", "split.json", "model.safetensors")
@@ -62,8 +62,7 @@ class Run(RunFolder):
     @cached_property
     def preprocess(self) -> Preprocess:
         """What makes the net's input out of uint8 images [N,C,H,W]: ``net(run.preprocess(images))``."""
-        about, tensors = read_model(self)
-        return Preprocess(preprocessing(about, tensors), tuple(about["shape"]))
+        return Preprocess(*load_preprocessing(self))
 
     @cached_property
     def classes(self) -> tuple[str, ...]:

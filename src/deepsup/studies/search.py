@@ -15,9 +15,10 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from deepsup.config import Config
+from deepsup.reading import check
 from deepsup.runs.lock import LockedError, owned
 from deepsup.studies.space import Choice, Range, Space, contains, name_of_choice, own_value
-from deepsup.studies.study_storage import storage_of
+from deepsup.studies.study_storage import storage_named, storage_of
 from deepsup.studies.trial_run import TrialTask
 from deepsup.training.distributed import Processes
 
@@ -82,22 +83,33 @@ class Search:
             name: name_of_choice(value) if isinstance(self.space[name], Choice) else value
             for name, value in self.defaults.items()
         }
-        self.study = optuna.create_study(
-            study_name=self.name,
-            storage=storage_of(self.storage),
-            load_if_exists=True,
-            sampler=SeededSampler(self.config.run.seed, named),
-        )
+        with storage_named(self.storage):
+            self.study = optuna.create_study(
+                study_name=self.name,
+                storage=storage_of(self.storage),
+                load_if_exists=True,
+                sampler=SeededSampler(self.config.run.seed, named),
+            )
 
     def ask(self, deadline: float) -> TrialTask:
         """Return a new trial, which belongs to this process."""
-        return self.task(self.study.ask(), deadline)
+        with storage_named(self.storage):
+            return self.task(self.study.ask(), deadline)
 
     def adopt(self, deadline: float) -> Iterator[TrialTask]:
         """Yield the trials of processes that are gone: they go on where they were stopped."""
-        for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            if not self.is_alive(frozen):
-                yield self.task(optuna.Trial(self.study, frozen._trial_id), deadline)
+        for frozen in self.trials(TrialState.RUNNING):
+            with storage_named(self.storage):
+                task = (
+                    None if self.is_alive(frozen) else self.task(optuna.Trial(self.study, frozen._trial_id), deadline)
+                )
+            if task is not None:
+                yield task
+
+    def trials(self, *states: TrialState) -> list[FrozenTrial]:
+        """Return the trials that are in these states; by default all."""
+        with storage_named(self.storage):
+            return self.study.get_trials(deepcopy=False, states=states or None)
 
     def is_alive(self, trial: FrozenTrial) -> bool:
         """Whether the process that trains a trial is still there; the lock of its folder says so."""
@@ -105,12 +117,12 @@ class Search:
         if owner is None:
             begun = trial.datetime_start or datetime.now()
             return time.time() - begun.timestamp() < UNOWNED
-        return owner != self.owner and is_owned(self.folder / ".drivers" / owner)
+        return owner != self.owner and is_owned(self.folder / ".drivers" / Path(owner).name)
 
     def others(self) -> int:
         """Return how many trials other processes are training."""
-        running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        return sum(self.is_alive(trial) for trial in running)
+        with storage_named(self.storage):
+            return sum(self.is_alive(trial) for trial in self.trials(TrialState.RUNNING))
 
     def task(self, trial: optuna.Trial, deadline: float) -> TrialTask:
         """Claim a trial, and return what to train."""
@@ -135,33 +147,39 @@ class Search:
         """Record what came out of a trial; a stopped one goes on when the sweep is resumed."""
         if outcome["state"] == "stopped":
             return
-        storage = storage_of(self.storage)
-        for key in ("state", "epochs", "seconds", "why"):
-            storage.set_trial_user_attr(task.id, key, outcome[key])
         state = STATES.get(outcome["state"], TrialState.FAIL)
         value = outcome["validation_error"] if state == TrialState.COMPLETE else None
-        self.study.tell(task.number, value, state, skip_if_finished=True)
+        with storage_named(self.storage):
+            storage = storage_of(self.storage)
+            for key in ("state", "epochs", "seconds", "why"):
+                storage.set_trial_user_attr(task.id, key, outcome[key])
+            self.study.tell(task.number, value, state, skip_if_finished=True)
 
     def count(self) -> int:
         """Return how many trials there are, ended or not."""
-        return len(self.study.get_trials(deepcopy=False))
+        return len(self.trials())
 
     def records(self) -> list[dict[str, Any]]:
         """Return the trials that have ended, in order."""
-        ended = [trial for trial in self.study.get_trials(deepcopy=False) if trial.state.is_finished()]
-        return [
-            {
-                "method": self.method,
-                "number": trial.number,
-                "state": trial.user_attrs.get("state", "failed"),
-                "validation_error": trial.value if trial.state == TrialState.COMPLETE else None,
-                "settings": self.settings(trial),
-                "epochs": trial.user_attrs.get("epochs", 0),
-                "seconds": trial.user_attrs.get("seconds", 0.0),
-                "why": trial.user_attrs.get("why", ""),
-            }
-            for trial in ended
-        ]
+        with storage_named(self.storage):
+            return [self.record(trial) for trial in self.trials() if trial.state.is_finished()]
+
+    def record(self, trial: FrozenTrial) -> dict[str, Any]:
+        """Return a trial that has ended as ``sweep.json`` has it."""
+        found = {
+            "method": self.method,
+            "number": trial.number,
+            "state": trial.user_attrs.get("state", "failed"),
+            "validation_error": trial.value if trial.state == TrialState.COMPLETE else None,
+            "settings": self.settings(trial),
+            "epochs": trial.user_attrs.get("epochs", 0),
+            "seconds": trial.user_attrs.get("seconds", 0.0),
+            "why": trial.user_attrs.get("why", ""),
+        }
+        check(
+            found, {"state": str, "validation_error": (float, type(None)), "epochs": int, "seconds": float, "why": str}
+        )
+        return found
 
     def settings(self, trial: FrozenTrial) -> dict[str, Any]:
         """Return all searched settings of a trial, in plain types; of trial 0 also those outside of the space."""
@@ -175,7 +193,7 @@ class Search:
         """
         ended = [
             trial
-            for trial in self.study.get_trials(states=(TrialState.COMPLETE,))
+            for trial in self.trials(TrialState.COMPLETE)
             if len(trial.params) == len(self.space) and trial.user_attrs.get("state") == "complete"
         ]
         if len({trial.value for trial in ended}) < max(4, len(self.space)) or len(self.space) < 2:

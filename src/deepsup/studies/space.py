@@ -17,7 +17,7 @@ from deepsup.config import PLACES, Config
 from deepsup.config.config import plain_types
 from deepsup.data import load_data
 from deepsup.errors import ConfigError, DeepsupError, nearest
-from deepsup.reading import read_yaml
+from deepsup.reading import faults_named, read_yaml
 from deepsup.training.build import build_net, build_objective
 
 COMPANIONS = frozenset(
@@ -114,7 +114,8 @@ def read_space(path: Path, config: Config) -> dict[str, Range | Choice]:
     given = read_yaml(path)
     if not given:
         raise ConfigError(f"{path} is empty; expected settings and their ranges, e.g. 'lr: {{low: 0.01, high: 0.1}}'")
-    return {name: parsed(name, each, config, str(path)) for name, each in given.items()}
+    with faults_named(path, ConfigError, "expected settings and their ranges"):
+        return {name: parsed(name, each, config, str(path)) for name, each in given.items()}
 
 
 def parsed(name: str, given: Any, config: Config, where: str) -> Range | Choice:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,16 +24,24 @@ SECONDS = 30
 def storage_of(where: str) -> optuna.storages.BaseStorage:
     """Return an open storage; one per process."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
+    expected = (
+        "expected an SQLite file (sqlite:///FILE), a database (postgresql://USER@HOST/NAME) or a journal file "
+        "(FILE.journal)"
+    )
+    with storage_named(where, "open", expected):
         return opened_storage(where)
+
+
+@contextmanager
+def storage_named(where: str, does: str = "use", remedy: str = "is it damaged? try again") -> Iterator[None]:
+    """Turn whatever a storage raises, damaged or out of reach, into one line that names it."""
+    try:
+        yield
     except DeepsupError:
         raise
     except Exception as error:  # every database has errors of its own
         said = without_password(where, reason(error))
-        raise ConfigError(
-            f"cannot open the storage {shown_storage(where)}: {said}; expected an SQLite file (sqlite:///FILE), a "
-            f"database (postgresql://USER@HOST/NAME) or a journal file (FILE.journal)"
-        ) from error
+        raise ConfigError(f"cannot {does} the storage {shown_storage(where)}: {said}; {remedy}") from error
 
 
 def opened_storage(where: str) -> optuna.storages.BaseStorage:

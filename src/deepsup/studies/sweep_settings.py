@@ -13,7 +13,7 @@ from uuid import uuid4
 from deepsup.config import Config
 from deepsup.errors import ConfigError, RunError
 from deepsup.files import write_whole
-from deepsup.reading import read_json
+from deepsup.reading import faults_named, read_json
 from deepsup.runs.begin import with_whole_path
 from deepsup.runs.lock import LockedError, owned
 from deepsup.studies.space import Space, check_buildable, default_space, parsed, read_space
@@ -69,8 +69,14 @@ def record(path: Path, made: Sweep) -> None:
 def continued(path: Path, config: Config | None, space: Path | None, storage: str | None) -> Sweep:
     """Return the sweep of a folder; what is given beside it must be the same."""
     kept = read_json(path, SETTINGS, "expected what deepsup sweep wrote")
-    held = Config.from_dict(kept["config"], str(path))
-    ranges = {name: parsed(name, each, held, str(path)) for name, each in kept["space"].items()}
+    with faults_named(path, RunError, "expected what deepsup sweep wrote"):
+        held = Config.from_dict(kept["config"], str(path))
+        ranges = {name: parsed(name, each, held, str(path)) for name, each in kept["space"].items()}
+    if config is None and ":" in held.network.name:
+        raise RunError(
+            f"{path} names a network that is not part of deepsup, {held.network.name}; it is not imported unless you "
+            f"name it too: give the settings of the sweep again, with --network {held.network.name}"
+        )
     mine, theirs = (held if config is None else with_whole_path(supervised(config))).to_dict(), held.to_dict()
     other = [name for name, value in mine.items() if value != theirs[name]]
     if other:
@@ -88,12 +94,13 @@ def continued(path: Path, config: Config | None, space: Path | None, storage: st
 def open_storage(where: str, id_: str | None = None) -> None:
     """Open the storage; refuse one that does not have the trials of the sweep ``id_``."""
     try:
-        from deepsup.studies.study_storage import shown_storage, storage_of
+        from deepsup.studies.study_storage import shown_storage, storage_named, storage_of
     except ImportError as error:
         raise ConfigError(
             f'deepsup sweep needs the package {error.name}, which is not installed; pip install "deepsup[sweep]"'
         ) from error
-    names = [study.study_name for study in storage_of(where).get_all_studies()]
+    with storage_named(where):
+        names = [study.study_name for study in storage_of(where).get_all_studies()]
     if id_ is not None and not any(id_ in name for name in names):
         raise RunError(
             f"the storage {shown_storage(where)} has {len(names)} other studies and not the trials of this sweep; "

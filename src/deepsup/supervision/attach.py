@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from deepsup.errors import SupervisionError, nearest
+from deepsup.errors import RunError, SupervisionError, nearest
 from deepsup.pretrained import SETTINGS, WEIGHTS, local_folder, make_folder, push, read_pretrained, write_pretrained
+from deepsup.reading import file_named
 from deepsup.supervision.auto import choose_taps
 from deepsup.supervision.companions import Companion, Head
 from deepsup.supervision.fusion import FUSE, Fusion
@@ -226,8 +227,9 @@ class DeeplySupervised(nn.Module):
         folder: a folder, or owner/name on the Hugging Face Hub; ``hub`` are options such as ``revision`` and ``token``.
         model: your own model, which gets the weights, or its class or factory; not needed for a network of deepsup.
         """
-        settings, tensors = read_pretrained(local_folder(folder, (SETTINGS, WEIGHTS), **hub), SHAPE, REMEDY)
-        with torch.random.fork_rng(devices=[]):
+        place = local_folder(folder, (SETTINGS, WEIGHTS), **hub)
+        settings, tensors = read_pretrained(place, SHAPE, REMEDY)
+        with file_named(place / SETTINGS, RunError), torch.random.fork_rng(devices=[]):
             trunk, companions = unpacked(settings, tensors, model)
             check_model(trunk, settings["num_classes"])
             net = cls(trunk, named_companions(trunk, companions, Companion()), settings["num_classes"])
