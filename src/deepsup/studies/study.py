@@ -55,7 +55,7 @@ class Outcome:
 
 
 @dataclass
-class Search:
+class Chosen:
     """A method while its settings are chosen."""
 
     method: Method
@@ -110,7 +110,7 @@ def run_study(
 
 
 def outcome_of(
-    search: Search, jobs: list[Job], results: list[dict[str, Any]], folder: Path, begun: Mapping[Path, dict[str, Any]]
+    search: Chosen, jobs: list[Job], results: list[dict[str, Any]], folder: Path, begun: Mapping[Path, dict[str, Any]]
 ) -> Outcome:
     """Return what one method gave."""
     means = {choice: mean(each) for choice, each in search.scores.items()}
@@ -130,9 +130,9 @@ def run_starts(jobs: Sequence[Job], run: Running) -> dict[Path, dict[str, Any]]:
 
 def search(
     methods: Sequence[Method], tried: Sequence[Job], folder: Path, run: Running, learned: Learned
-) -> list[Search]:
+) -> list[Chosen]:
     """Judge every candidate; where none of a method has learned, go on with lower and higher rates."""
-    found = {method.name: Search(method) for method in methods}
+    found = {method.name: Chosen(method) for method in methods}
     note(found, tried, run(tried))
     for _ in range(ROUNDS):
         stuck = [each for each in found.values() if each.scores and not learned(first_of(each.method), each.best)]
@@ -147,7 +147,7 @@ def search(
     return list(found.values())
 
 
-def note(found: Mapping[str, Search], jobs: Sequence[Job], results: Sequence[Mapping[str, Any]]) -> None:
+def note(found: Mapping[str, Chosen], jobs: Sequence[Job], results: Sequence[Mapping[str, Any]]) -> None:
     """Add the validation errors of candidates to their methods."""
     for job, result in zip(jobs, results, strict=True):
         found[job.method].scores.setdefault(job.choice, []).append(result["validation_error"])
