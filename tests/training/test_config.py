@@ -118,6 +118,12 @@ def test_unknown_recipe() -> None:
         find_recipe("dsn-mnst")
 
 
+def test_a_mirrored_net_takes_the_default_companions() -> None:
+    """The shapes of its maps do not tell where the channels are."""
+    net = build_net(Config(network="fast", network_options={"mirror": True}), 10, (3, 32, 32))
+    assert len(net(torch.zeros(2, 3, 32, 32)).companions) == len(net.taps) > 0
+
+
 def test_the_defaults_are_those_of_the_library() -> None:
     """What a Config trains is what ``supervise(...)`` and ``Objective(net)`` do by themselves, setting by setting."""
     net = build_net(Config(), 10, (1, 28, 28))
