@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from deepsup import Companion, Objective
@@ -119,7 +120,7 @@ def test_unknown_recipe() -> None:
 
 
 def test_a_mirrored_net_takes_the_default_companions() -> None:
-    """The shapes of its maps do not tell where the channels are."""
+    """The shapes of its maps do not tell where the channels are: its convolutions do."""
     net = build_net(Config(network="fast", network_options={"mirror": True}), 10, (3, 32, 32))
     assert len(net(torch.zeros(2, 3, 32, 32)).companions) == len(net.taps) > 0
 

@@ -54,7 +54,6 @@ def _built(config: Config, classes: int, shape: Sequence[int], factory: Factory 
         hidden=given.hidden,
         length=given.companion_length or None,
         init=given.companion_init,
-        layout="channels_first" if isinstance(network, Network) else "auto",  # mirrored layers do not show theirs
     )
     net = supervise(network, at=taps_of(config, network), num_classes=classes, example=example, companion=companion)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs do not know it

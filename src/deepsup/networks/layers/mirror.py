@@ -17,7 +17,7 @@ def swapped(channels: int) -> tuple[int, ...]:
     return tuple((index + channels // 2) % channels for index in range(channels))
 
 
-class MirrorConv2d(nn.Module):
+class MirrorConv2d(nn.Conv2d):
     """A 3x3 convolution, padded by 1, to mirrored pairs: half of its filters are learned, the rest are flipped copies.
 
     ``order`` is, for every input channel, the channel that it becomes after a flip.
@@ -26,8 +26,7 @@ class MirrorConv2d(nn.Module):
     order: Tensor
 
     def __init__(self, in_channels: int, width: int, order: Sequence[int]) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(nn.Conv2d(in_channels, width // 2, 3, bias=False).weight.detach())
+        super().__init__(in_channels, width // 2, 3, padding=1, bias=False)
         self.register_buffer("order", torch.tensor(order), persistent=False)
 
     def filters(self) -> tuple[Tensor, Tensor]:
