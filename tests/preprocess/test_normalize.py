@@ -373,3 +373,10 @@ def test_a_state_that_is_not_whole(state, word):
         Normalizer.from_state(state, (1, 5, 5))
     assert word in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_state_for_images_of_any_size():
+    state = spoiled("gcn-zca")
+    assert same(Normalizer.from_state(state), Normalizer.from_state(state, (1, 5, 5)))
+    with pytest.raises(DataError, match="zca has no arrays"):
+        Normalizer.from_state({**state, "arrays": {}})

@@ -73,8 +73,11 @@ class Normalizer:
         }
 
     @staticmethod
-    def from_state(state: Mapping[str, Any], image: Sequence[int]) -> Normalizer:
-        """Restore what ``state`` returned, for images [C,H,W]; it has all that these need, or is refused."""
+    def from_state(state: Mapping[str, Any], image: Sequence[int] | None = None) -> Normalizer:
+        """Restore what ``state`` returned; refuse a state in which arrays are missing.
+
+        image: [C,H,W] of the images that it is for; then the shapes of the arrays are checked too.
+        """
         try:
             steps = tuple(_make(**step) for step in state["steps"])
             arrays: tuple[Arrays, ...] = tuple({} for _ in steps)
@@ -88,11 +91,11 @@ class Normalizer:
         return Normalizer(steps, arrays)
 
 
-def _check_arrays(step: Step, arrays: Arrays, image: Sequence[int]) -> None:
-    """Refuse arrays that are not what a fit of the step on images [C,H,W] gives."""
+def _check_arrays(step: Step, arrays: Arrays, image: Sequence[int] | None) -> None:
+    """Refuse arrays that are not what a fit of the step gives, on images [C,H,W] where these are known."""
     given = {name: tuple(array.shape) for name, array in arrays.items()}
-    expected = step.shapes(image)
-    if given != expected:
+    expected = step.shapes(image or (1, 1, 1))
+    if given != expected and (image is not None or given.keys() != expected.keys()):
         raise ValueError(f"{step.name} has {given or 'no arrays'}, expected {expected or 'none'}")
     for name, array in arrays.items():
         if array.dtype != torch.float32:
