@@ -29,13 +29,18 @@ def test_the_table_in_the_docs_is_that_of_the_record(record: dict) -> None:
     assert "| killed (SIGKILL) | 100 |" in PAGE.read_text()
 
 
-def test_a_soak_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "soak.json"
+def test_a_soak_runs_what_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("soak.MUTATIONS", 50)
-    assert [line["tries"] for line in soak(["damaged masks"], path)] == [10]
-    assert list(soak(["damaged masks"], path)) == []
-    assert [line["seed"] for line in soak(["damaged masks", "damaged idx"], path, seed=7, again=True)] == [7, 7]
+    (line,) = soak(["damaged masks"], tmp_path / "soak.json", seed=7)
+    assert (line["fault"], line["tries"], line["lost"], line["seed"]) == ("damaged masks", 10, 0, 7)
+
+
+def test_a_soak_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("soak.tried", lambda name, seed: {"fault": name, "tries": 10, "lost": seed})
+    path, names = tmp_path / "soak.json", ["damaged masks", "damaged idx"]
+    assert [line["lost"] for line in soak(names[:1], path, seed=1)] == [1]
+    assert [line["fault"] for line in soak(names, path, seed=2)] == names[1:]
+    assert [line["lost"] for line in soak(names[:1], path, seed=3, again=True)] == [3]
     lines = json.loads(path.read_text())["lines"]
-    assert list(lines) == ["damaged masks", "damaged idx"]
-    assert lines["damaged masks"]["lost"] == 0
-    assert lines["damaged masks"].keys() >= {"commit", "date"}
+    assert [(name, line["seed"]) for name, line in lines.items()] == [("damaged masks", 3), ("damaged idx", 2)]
+    assert all(line.keys() >= {"commit", "date"} for line in lines.values())

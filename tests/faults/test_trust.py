@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -34,54 +35,87 @@ def net(num_classes):
 """
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a network of its own, a run of it, and a picture."""
-    (tmp_path / "stranger.py").write_text(NET)
-    Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "a.png")
+    folder = tmp_path_factory.mktemp("stranger")
+    (folder / "stranger.py").write_text(NET)
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(folder / "a.png")
     words = ["train", "--network", "stranger:net", "--taps", "none", "--train-size", "60", "--batch-size", "20"]
-    done = command(tmp_path, *words, "--limit-steps", "2", "--no-tensorboard", "--out", "run")
-    assert done.returncode == 0, done.stderr
-    assert "next: PYTHONPATH=. deepsup inspect run --trust" in done.stdout
-    (tmp_path / "imported").unlink()
-    shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
-    return tmp_path
+    (done,) = commands(folder, [*words, "--limit-steps", "2", "--no-tensorboard", "--out", "run"])
+    assert done.code == 0, done.errors
+    assert "next: PYTHONPATH=. deepsup inspect run --trust" in done.out
+    (folder / "imported").unlink()
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    return folder
 
 
-def command(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run deepsup as its console script does: the current folder is not on the import path."""
+@pytest.fixture
+def own(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "own"))
+
+
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    errors: str
+
+
+SCRIPT = """
+import contextlib, io, json, sys
+sys.path.pop(0)
+from deepsup.__main__ import main
+done = []
+for words in json.loads(sys.argv[1]):
+    sys.argv[1:] = words
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
+        code = main()
+    done.append((code, out.getvalue(), errors.getvalue()))
+print(json.dumps(done))
+"""
+
+
+def commands(folder: Path, *given: list[str], **environment: str) -> list[Done]:
+    """Run deepsup as its console script does, the current folder not on the import path: several in one process."""
     source = str(Path(deepsup.__file__).parents[1])
-    code = "import sys; sys.path.pop(0); from deepsup.__main__ import main; sys.exit(main())"
     path = os.pathsep.join([source, *filter(None, [environment.pop("PYTHONPATH", "")])])
-    return subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=folder, capture_output=True, text=True,
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(given)], cwd=folder, capture_output=True, text=True,
         env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"} | environment,
     )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    return [Done(*each) for each in json.loads(ended.stdout)]
 
 
 def test_a_run_of_a_stranger(own: Path) -> None:
     """Every verb in its turn: one line that names --trust, and nothing is imported."""
-    for words in (["predict", "run", "a.png"], ["evaluate", "run"], ["inspect", "run"],
-                  ["train", "--out", "run", "--resume"]):  # fmt: skip
-        done = command(own, *words)
-        assert done.returncode == 2, words
-        assert "names a network that is not part of deepsup, stranger:net" in done.stderr
-        assert "--trust" in done.stderr
-        assert done.stderr.count("\n") == 1
-    assert command(own, "report", "run").returncode == 0
+    verbs = [["predict", "run", "a.png"], ["evaluate", "run"], ["inspect", "run"], ["exits", "run"],
+             ["export", "run", "--to", "safetensors"], ["train", "--out", "run", "--resume"]]  # fmt: skip
+    *refused, report = commands(own, *verbs, ["report", "run"])
+    for words, done in zip(verbs, refused, strict=True):
+        assert done.code == 2, words
+        assert "names a network that is not part of deepsup, stranger:net" in done.errors
+        assert "--trust" in done.errors
+        assert done.errors.count("\n") == 1
+    assert report.code == 0
     assert not (own / "imported").exists()
 
 
 def test_a_trusted_run(own: Path) -> None:
-    done = command(own, "predict", "run", "a.png", "--trust")
-    assert done.returncode == 2  # the current folder is not searched, even so
-    assert "needs PYTHONPATH=." in done.stderr
+    (done,) = commands(own, ["predict", "run", "a.png", "--trust"])
+    assert done.code == 2  # the current folder is not searched, even so
+    assert "needs PYTHONPATH=." in done.errors
     assert not (own / "imported").exists()
-    done = command(own, "predict", "run", "a.png", "--trust", "--json", PYTHONPATH=".")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["predictions"][0]["label"] in "0123456789"
-    for words in (["--network", "stranger:net"], ["--trust"]):
-        assert command(own, "train", "--out", "run", "--resume", *words).returncode == 0
+    resume = ["train", "--out", "run", "--resume"]
+    predict = ["predict", "run", "a.png", "--trust", "--json"]
+    done, *resumed = commands(
+        own, predict, [*resume, "--network", "stranger:net"], [*resume, "--trust"], PYTHONPATH="."
+    )
+    assert done.code == 0, done.errors
+    assert json.loads(done.out)["predictions"][0]["label"] in "0123456789"
+    assert [each.code for each in resumed] == [0, 0]
 
 
 def test_in_python(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +210,7 @@ def test_a_dense_model_whose_weights_are_no_numbers(tmp_path: Path, capsys: pyte
     """It would call every pixel class 0."""
     Image.fromarray(np.zeros((32, 32), np.uint8)).save(tmp_path / "a.png")
     small = {"network": "unet-small", "network_options": {"widths": [4, 6, 8]}, "batch_size": 8, "train_size": 16}
-    config = Config(data="digits-scenes", epochs=1, limit_steps=1, tensorboard=False, **small)
+    config = Config(data="digits-scenes-small", epochs=1, limit_steps=1, tensorboard=False, **small)
     copy = edited(deepsup.train(config, tmp_path / "run").folder, tmp_path / "nan", {}, nan=True)
     for words in (
         ["predict", str(copy), str(tmp_path / "a.png"), "--out", str(tmp_path / "out")],

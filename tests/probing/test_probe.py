@@ -266,6 +266,7 @@ IMAGES, LABELS = torch.randn(12, 1, 8, 8), torch.arange(12) % 3
         ("data gives labels that are a Tensor of shape", {"data": (IMAGES, torch.rand(12))}),
         (r"a label is 3, the model has 3 scores", {"data": (IMAGES, torch.arange(12) % 4)}),
         ("a label is -1; expected", {"data": (IMAGES, LABELS - 1)}),
+        ("a label is 1,000,000,000,000; expected", {"data": (IMAGES, LABELS.clamp(max=1) * 10**12)}),
         (r"Net fails on data \(Tensor \[2, 3, 8, 8\]\)", {"data": (torch.randn(12, 3, 8, 8), LABELS)}),
         ("no layer 'conv3' in Net; did you mean", {"at": ["conv3"]}),
         ("at names no layer", {"at": []}),

@@ -17,6 +17,7 @@ from deepsup.data import stratified
 from deepsup.errors import DataError
 from deepsup.supervision.attach import as_call
 
+MOST_CLASSES = 2**24
 MOST_SAMPLES = 10_000
 MOST_VALUES = 2**28
 """What is read of a loader: 10,000 samples, or inputs of 1 GiB."""
@@ -37,8 +38,11 @@ class ProbeData:
                 raise DataError(f"data has {len(each):,} inputs but {len(self.labels):,} labels; expected as many")
         if len(self.labels) < 2:
             raise DataError(f"data has {len(self.labels)} samples; expected at least 2, to fit on and to test on")
-        if int(self.labels.min()) < 0:
-            raise DataError(f"a label is {int(self.labels.min())}; expected the numbers of classes, 0 or more")
+        lowest, highest = int(self.labels.min()), int(self.labels.max())
+        if lowest < 0:
+            raise DataError(f"a label is {lowest}; expected the numbers of classes, 0 or more")
+        if highest >= MOST_CLASSES:  # they are counted
+            raise DataError(f"a label is {highest:,}; expected the numbers of classes, below {MOST_CLASSES:,}")
 
     def __len__(self) -> int:
         return len(self.labels)
