@@ -9,6 +9,7 @@ setup: .venv/.done
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[all]"
 	touch $@
+	@echo "deepsup is installed; next: source .venv/bin/activate && deepsup --help"
 
 run: setup
 	$(BIN)/deepsup compare --jobs 2 --rates 0.003 0.03 --out runs/compare
