@@ -21,7 +21,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
@@ -134,7 +133,7 @@ def tried(folder: Path, reader: Any, name: str, case: int) -> tuple[float, str]:
     spoil = reader.spoil if reader.spoil is not None and random.random() < 0.5 else None
     data = spoil(file, reader.sound[file], random) if spoil else damaged(reader.sound[file], random)
     put(folder, reader.beside | reader.sound | {file: data})
-    began, fault = time.process_time(), ""
+    began, fault = cpu_seconds(), ""
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         reader.read(folder)
@@ -147,7 +146,13 @@ def tried(folder: Path, reader: Any, name: str, case: int) -> tuple[float, str]:
         fault = traceback.format_exc()
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    return time.process_time() - began, fault
+    return cpu_seconds() - began, fault
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process; ``time.process_time`` stands still between ticks while the limit is set."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:

@@ -100,9 +100,14 @@ def table(record: dict[str, Any]) -> str:
         if line.get("skipped"):
             rows.append(f"| {line['fault']} | not run: {line['skipped']} | | | {measured} |")
             continue
-        seconds = "" if line["worst_seconds"] is None else f"{line['worst_seconds']:.3g} s"
+        seconds = "" if line["worst_seconds"] is None else duration(line["worst_seconds"])
         rows.append(f"| {line['fault']} | {line['tries']:,} | {line['lost']} | {seconds} | {measured} |")
     return "\n".join(rows)
+
+
+def duration(seconds: float) -> str:
+    """Return a time for the table; times that are as short as the error of an older clock are not told apart."""
+    return f"{seconds:.3g} s" if seconds >= 0.01 else "< 0.02 s"
 
 
 def written(page: str, record: dict[str, Any]) -> str:

@@ -1,6 +1,8 @@
 """A short run of the fuzzer over every reader, each case that has ever escaped, and proof that it finds something."""
 
+import time
 from pathlib import Path
+from statistics import median
 
 import pytest
 from fuzz import SHARES, Task, soak, tasks, tried
@@ -62,6 +64,21 @@ def test_the_fuzzer_can_fail(tmp_path: Path, read, escape: str) -> None:
     _, fault = tried(tmp_path / "files", Reader({"a": b"sound"}, read), "idx", 0)
     assert escape in fault
     assert bool(fault) == bool(escape)
+
+
+def test_the_time_of_a_file_is_measured(tmp_path: Path) -> None:
+    """Each file takes less than a tick of the kernel; the median of many shows a clock that stands still."""
+
+    def busy(_: Path) -> None:
+        sum(range(30_000))  # looks at no clock: that would set the other one right
+
+    alone = []
+    for _ in range(31):
+        began = time.thread_time()
+        busy(tmp_path)
+        alone.append(time.thread_time() - began)
+    seconds = [tried(tmp_path / "files", Reader({"a": b"sound"}, busy), "idx", case)[0] for case in range(31)]
+    assert median(seconds) > median(alone) / 2
 
 
 def test_cases_are_repeatable(tmp_path: Path) -> None:
