@@ -66,19 +66,23 @@ def reproduce(
 def _one(
     name: str, preset: str, out: Path, where: EngineOptions, seeds: int | None, results: Path | None
 ) -> dict[str, Any]:
-    """Run one target and leave its record and figure."""
+    """Run one target; leave its record and figure after each group of rows."""
     from deepsup.cli.progress import counting
     from deepsup.paper import keep, record_folder
     from deepsup.paper import reproduce as reproduce_target
     from deepsup.report import draw_record
     from deepsup.training.memory import kept_memory
 
+    folder, figure = record_folder(out, name, preset), None
+
+    def leave(record: dict[str, Any]) -> None:
+        nonlocal figure
+        figure = draw_record(record, folder)
+        if results is not None:
+            keep(record, figure, results)
+
     with counting(f"runs of {name}") as watch, kept_memory():
-        record = reproduce_target(name, preset, out, engine=where.chosen(), seeds=seeds, watch=watch)
-    folder = record_folder(out, name, preset)
-    figure = draw_record(record, folder)
-    if results is not None:
-        keep(record, figure, results)
+        record = reproduce_target(name, preset, out, engine=where.chosen(), seeds=seeds, watch=watch, leave=leave)
     return {**record, "record": str(folder / "record.json"), "drawn": None if figure is None else str(figure)}
 
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -38,9 +38,11 @@ def reproduce(
     engine: Engine | None = None,
     seeds: int | None = None,
     watch: Watcher = lambda *_: None,
+    leave: Callable[[dict[str, Any]], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Run what is missing of one target, write ``record.json`` after each group of rows, and return the record.
 
+    leave: called with the record after each group of rows.
     jobs: processes to train in at a time, each with its share of the cores.
     engine: where to train, in place of ``jobs``: on a Ray cluster, for example.
     seeds: another number of seeds than the preset's.
@@ -62,6 +64,7 @@ def reproduce(
             "wall_minutes": round((time.monotonic() - began) / 60, 2),
         }
         write_whole(folder / "record.json", (json.dumps(record, indent=1) + "\n").encode())
+        leave(record)
     return record
 
 

@@ -57,12 +57,12 @@ def renewed(page: Path, block: Callable[[], str]) -> bool:
 
 
 def readme_block(records: Records, results: Path) -> str:
-    """Return what the README shows: the verdicts, and Fig. 2b if it was run."""
+    """Return what the README shows: the verdicts, and Fig. 2b if all of its rows were run."""
     drawn = [
         (name, f"{name}-{preset}")
         for name in ("fig2b-nin", "fig2b")
         for preset in ("paper", "cpu")
-        if (results / f"{name}-{preset}.png").is_file()
+        if (results / f"{name}-{preset}.png").is_file() and not records.get((name, preset), {}).get("missing")
     ]
     figures = [f"\n![{TARGETS[name].title}]({results.name}/{file}.png)" for name, file in drawn[:1]]
     tables = [
