@@ -55,6 +55,8 @@ def test_list(capsys, data_root):
         "cifar10": False,
         "cifar100": False,
         "svhn": False,
+        "cifar100-first50": False,
+        "cifar100-last50": False,
         "digits-scenes": True,
         "digits-scenes-small": True,
         "digits-scenes-edges": True,
