@@ -247,7 +247,10 @@ def trials_in(out: Path, storage: str | None) -> list[Any]:
     from deepsup.studies.study_storage import storage_of
 
     opened = storage_of(storage or f"sqlite:///{out / 'study.db'}")
-    return [trial for study in opened.get_all_studies() for trial in opened.get_all_trials(study._study_id)]
+    trials = [trial for study in opened.get_all_studies() for trial in opened.get_all_trials(study._study_id)]
+    opened.remove_session()
+    opened.engine.dispose()  # a connection that is deleted while it is open is a warning in whatever test comes next
+    return trials
 
 
 def test_two_processes_on_one_sqlite_file(config: Config, space: Path, tmp_path: Path) -> None:

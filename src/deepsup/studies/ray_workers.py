@@ -9,6 +9,7 @@ share, and so must the data.
 
 from __future__ import annotations
 
+import builtins
 import logging
 import os
 import platform
@@ -51,6 +52,7 @@ class RayWorkers(Workers):
         self.running: set[Any] = set()
 
     def __enter__(self) -> Self:
+        self.print = builtins.print  # Ray puts one of its own in its place
         self.ray = imported_ray(starts=self.engine.address is None)
         connect(self.ray, self.engine)
         try:
@@ -72,6 +74,7 @@ class RayWorkers(Workers):
                 self.ray.wait(list(self.running), num_returns=len(self.running), timeout=2 * WAIT)
         self.place.leave()
         self.ray.shutdown()
+        builtins.print = self.print
 
     def room(self) -> int:
         """Return the jobs, or how many runs the machines of the cluster can train at a time."""
