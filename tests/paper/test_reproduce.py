@@ -16,7 +16,8 @@ from deepsup.paper import minutes, plan_of, read_record, repeat, reproduce
 from deepsup.paper.fast_targets import FAST, FEW, MINUTES, WITH, WITHOUT
 from deepsup.paper.plan import differences, seconds
 from deepsup.paper.printed import TABLES
-from deepsup.paper.reproduce import compared, told_row
+from deepsup.paper.record_rows import told_row
+from deepsup.paper.reproduce import compared
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import NAMES, STUDIES, TARGETS
 from deepsup.recipes import RECIPES
@@ -123,12 +124,9 @@ def test_a_training_that_diverges_is_a_result() -> None:
 def test_the_paired_test_equals_scipys() -> None:
     generator = torch.Generator().manual_seed(0)
     ours, theirs = (torch.rand(6, generator=generator).tolist() for _ in range(2))
-    jobs = [Job("x", "", Config(), Path())] * 6
-    outcomes = {
-        RowId(name): Outcome(name, "", Config(), {}, jobs, [{"error": value} for value in values])
-        for name, values in (("a", ours), ("b", theirs))
-    }
-    found, oracle = compared(outcomes, RowId("a"), RowId("b")), stats.ttest_rel(ours, theirs)
+    rows = {RowId(name): {"row": name, "values": [*values, lost]}
+            for name, values, lost in (("a", ours, 0.5), ("b", theirs, None))}  # fmt: skip
+    found, oracle = compared(rows, RowId("a"), RowId("b")), stats.ttest_rel(ours, theirs)
     low, high = oracle.confidence_interval(0.95)
     assert found["p"] == pytest.approx(oracle.pvalue)
     assert found["interval"] == pytest.approx([low, high])
@@ -154,6 +152,9 @@ def test_the_paper_preset_is_the_recipes() -> None:
 def test_what_differs_is_said() -> None:
     full = RECIPES["dsn-cifar10"]()
     assert differences(full, full) == ""
+    assert differences(full.replace(network_options={"width": 0.5, "init": "he"}), full) == (
+        "0.5 times the width; He initialization"
+    )
     said = differences(full.replace(train_size=1000, epochs=8, network="fast"), full)
     assert said == "1,000 training images, not 50,000; 8 epochs, not 400; the net fast, not nin-cifar10"
 
@@ -239,8 +240,10 @@ def test_fig2b_trains_nin_fairly() -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_on_digits_trains_nin_and_a_lenet(name: str) -> None:
-    for target, net, options in ((f"{name}-nin", "nin-mnist", {"init": "he"}), (name, "cnn", {})):
+    half = {"init": "he", "width": 0.5}
+    for target, net, options in ((f"{name}-nin", "nin-mnist", half), (name, "cnn", {})):
         for row in plan_of(target, "cpu", Path()).rows:
+            assert ("half width" in row.method.name) == (options == half)
             choices = list(row.method.choices.values())
             assert {(config.network.name, str(config.network.options)) for config in choices} == {(net, str(options))}
             if target != "robustness-nin" and net == "nin-mnist":
@@ -297,8 +300,11 @@ def test_when_sets_every_net_beside_itself_without_companions() -> None:
 def test_a_row_says_on_what_it_was_chosen(out: Path) -> None:
     first, *others = reproduce("l1-l2", "smoke", out)["rows"]
     run = next(RunFolder(path) for path in (out / "smoke-l1-l2-cpu" / "search").iterdir())
-    held = {"images": run.config.data.validation, "of": Path(run.config.data.source).stem, "candidates": 2, "seeds": 1}
-    assert first["chosen_on"] == held
+    data = run.config.data
+    assert first["chosen_on"] == {
+        "images": data.validation, "of": Path(data.source).stem, "candidates": 2, "seeds": 1,
+        "train_size": data.train_size, "epochs": run.config.total_epochs,
+    }  # fmt: skip
     assert all((row["chosen_on"]["images"], row["chosen_on"]["candidates"]) == (0, 1) for row in others)
     assert first["guessing"] == 90.0
 

@@ -8,7 +8,7 @@ import pytest
 
 from deepsup.config import Config, Phase
 from deepsup.errors import TrainingError
-from deepsup.paper.reproduce import learned, looked_further
+from deepsup.paper.record_rows import learned, looked_further
 from deepsup.studies.pool import Job
 from deepsup.studies.study import Method, Outcome, run_study, times, widened
 

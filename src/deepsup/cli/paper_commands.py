@@ -34,6 +34,7 @@ def reproduce(
     results: Annotated[
         Path | None, arg(metavar="DIR", help_behavior_hint="(default: none; results for summary)")
     ] = None,
+    resume: Flag = False,
     repeat: Annotated[str | None, arg(metavar="ROW[@SEED]", help_behavior_hint="(default: none)")] = None,
     json: Flag = False,
 ) -> None:
@@ -46,6 +47,7 @@ def reproduce(
         where: where the runs are trained.
         seeds: number of seeds
         results: folder that gets a copy of the record and its figure; for summary and --repeat, where the records are
+        resume: train only the rows that the record in --results does not have with the same settings
         repeat: train one row of a record again and compare the errors
         json: print one JSON object
     """
@@ -56,24 +58,28 @@ def reproduce(
     elif repeat is not None:
         _repeat(target, preset, results or Path("results"), repeat, json)
     else:
+        if resume and results is None:
+            raise ConfigError("--resume without --results; expected the folder of the record to go on with")
         with resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
             names = _TARGETS if target == "all" else [target]
-            records = [_one(name, preset, out, where, seeds, results) for name in names]
+            records = [_one(name, preset, out, where, seeds, results, resume) for name in names]
         found = {"targets": records} if target == "all" else records[0]
         show(found, "\n\n".join(_text(record) for record in records), json)
 
 
 def _one(
-    name: str, preset: str, out: Path, where: EngineOptions, seeds: int | None, results: Path | None
+    name: str, preset: str, out: Path, where: EngineOptions, seeds: int | None, results: Path | None, resume: bool
 ) -> dict[str, Any]:
     """Run one target; leave its record and figure after each group of rows."""
     from deepsup.cli.progress import counting
-    from deepsup.paper import keep, record_folder
+    from deepsup.paper import keep, read_record, record_folder
     from deepsup.paper import reproduce as reproduce_target
     from deepsup.report import draw_record
     from deepsup.training.memory import kept_memory
 
     folder, figure = record_folder(out, name, preset), None
+    kept = None if results is None else results / f"{name}-{preset}.json"
+    earlier = read_record(kept) if resume and kept is not None and kept.is_file() else None
 
     def leave(record: dict[str, Any]) -> None:
         nonlocal figure
@@ -82,7 +88,9 @@ def _one(
             keep(record, figure, results)
 
     with counting(f"runs of {name}") as watch, kept_memory():
-        record = reproduce_target(name, preset, out, engine=where.chosen(), seeds=seeds, watch=watch, leave=leave)
+        record = reproduce_target(
+            name, preset, out, engine=where.chosen(), seeds=seeds, watch=watch, leave=leave, earlier=earlier
+        )
     return {**record, "record": str(folder / "record.json"), "drawn": None if figure is None else str(figure)}
 
 

@@ -208,8 +208,11 @@ def differences(config: Config, full: Config) -> str:
         (config.total_epochs, full.total_epochs, "{} epochs, not {}"),
         (config.run.batch_size, full.run.batch_size, "batch {}, not {}"),
         (config.network.name, full.network.name, "the net {}, not {}"),
+        (config.network.options.get("width", 1.0), full.network.options.get("width", 1.0), "{} times the width"),
     )
-    return "; ".join(words.format(ours, theirs) for ours, theirs, words in facts if ours != theirs)
+    said = [words.format(ours, theirs) for ours, theirs, words in facts if ours != theirs]
+    he = config.network.options.get("init") == "he" != full.network.options.get("init")
+    return "; ".join([*said, *(["He initialization"] if he else [])])
 
 
 def at(config: Config, rates: Sequence[float], alphas: Sequence[float] = ()) -> dict[str, Config]:

@@ -41,6 +41,8 @@ def chosen_on(row: Row) -> dict[str, Any]:
         "of": Path(config.data.source).stem,  # smoke trains on a file
         "candidates": len(row.method.choices),
         "seeds": 0 if first is None else row.method.searches,
+        "train_size": None if first is None else first.config.data.train_size,
+        "epochs": 0 if first is None else first.config.total_epochs,
     }
 
 

@@ -1,6 +1,6 @@
-"""The runs of a target -> what is read off them beyond their test errors: rows, and what a figure draws."""
+"""The rows of a record -> what is read off them beyond their test errors; and what is measured on a run for that."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from statistics import mean, stdev
 from typing import Any
@@ -10,15 +10,17 @@ import torch
 from deepsup.insight import measure
 from deepsup.paper.printed import GAIN_AT_500, VARIANCE_RATIO
 from deepsup.paper.row_id import RowId
-from deepsup.paper.verdicts import at_chance, guessing
+from deepsup.paper.verdicts import at_chance
 from deepsup.preprocess import to_tensor
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.inspect import inspect
 from deepsup.runs.model import load_model
 from deepsup.runs.run_data import data_of
-from deepsup.studies.study import Outcome
 
-Outcomes = Mapping[RowId, Outcome]
+Rows = Mapping[RowId, Mapping[str, Any]]
+"""Rows of a record by their ids."""
+Measure = Callable[[RunFolder], dict[str, Any]]
+"""A run that has ended -> what its row keeps of it under ``measured``: a record outlives its runs."""
 FIRST = "conv1"
 
 
@@ -47,39 +49,40 @@ def reading(
     }
 
 
-def errors(outcome: Outcome) -> list[float]:
+def errors(row: Mapping[str, Any]) -> list[float]:
     """Return the test error of every seed; those that diverged are left out."""
-    return [result["error"] for result in outcome.results if "error" in result]
+    return [value for value in row["values"] if value is not None]
 
 
-def runs_of(outcome: Outcome) -> list[RunFolder]:
-    """Return the run folders of the seeds that came to their end."""
-    pairs = zip(outcome.jobs, outcome.results, strict=True)
-    return [RunFolder(job.folder) for job, result in pairs if "error" in result]
+def measured(row: Mapping[str, Any], what: str) -> list[Any]:
+    """Return what was measured on the runs of a row that ended, seed by seed."""
+    return [each[what] for each in row["measured"] if what in each]
 
 
-def gains(outcomes: Outcomes) -> dict[str, Any]:
+def gains(rows: Rows) -> dict[str, Any]:
     """Fig. 2b's number: by how many percent DSN-SVM's mean error is below CNN-Softmax's, at every number of digits."""
-    rows = []
-    for name, outcome in outcomes.items():
+    found = []
+    for name, row in rows.items():
         base = replace(name, method="CNN-Softmax", companions="")
-        if name.method != "DSN-SVM" or base not in outcomes:
+        if name.method != "DSN-SVM" or base not in rows:
             continue
-        own, theirs = errors(outcome), errors(outcomes[base])
+        own, theirs = errors(row), errors(rows[base])
         if own and theirs:
             paper = GAIN_AT_500 if name.size == 500 and not name.companions else None
             gain = 100 * (1 - mean(own) / max(mean(theirs), 1e-9))
             label = "gain, " + ("paper's companions, " if name.companions else "") + f"{name.size:,} digits"
-            rows.append(reading(replace(name, reading="gain"), label, [gain], "%", paper=paper, base=base))
-    return {"rows": rows}
+            found.append(reading(replace(name, reading="gain"), label, [gain], "%", paper=paper, base=base))
+    return {"rows": found}
 
 
-def course(outcomes: Outcomes) -> dict[str, Any]:
+def test_errors(run: RunFolder) -> dict[str, Any]:
+    """Measure a run for Fig. 2a: its test error after every epoch."""
+    return {"test_errors": [each["test_error"] for each in run.metrics if "test_error" in each]}
+
+
+def course(rows: Rows) -> dict[str, Any]:
     """Fig. 2a: the test error after every epoch, and when each net comes near the end of its CNN, seed by seed."""
-    curves = {
-        name.method: [[each["test_error"] for each in run.metrics if "test_error" in each] for run in runs_of(outcome)]
-        for name, outcome in outcomes.items()
-    }
+    curves = {name.method: measured(row, "test_errors") for name, row in rows.items()}
     lines = {}
     for method, found in curves.items():
         by_epoch = list(zip(*found, strict=False))
@@ -88,15 +91,15 @@ def course(outcomes: Outcomes) -> dict[str, Any]:
             "y": [mean(each) for each in by_epoch],
             "deviation": [stdev(each) if len(each) > 1 else None for each in by_epoch],
         }
-    rows = []
-    for loss in ("Softmax", "SVM"):
-        ends = [curve[-1] for curve in curves[f"CNN-{loss}"]]
-        for method in (f"DSN-{loss}", f"CNN-{loss}"):
-            epochs = [first_within(curve, 1.1 * end) for curve, end in zip(curves[method], ends, strict=False)]
-            label = f"{method}, epochs to within 10 % of the CNN's last error"
-            if epochs:
-                rows.append(reading(RowId(method, reading="epochs"), label, epochs, "epochs"))
-    return {"rows": rows, "figure": {"kind": "lines", "x": "epoch", "y": "test error, %", "lines": lines}}
+    read = []
+    for method in curves:
+        base = f"CNN-{method.partition('-')[2]}"
+        ends = [curve[-1] for curve in curves.get(base, [])]
+        epochs = [first_within(curve, 1.1 * end) for curve, end in zip(curves[method], ends, strict=False)]
+        label = f"{method}, epochs to within 10 % of the CNN's last error"
+        if epochs:
+            read.append(reading(RowId(method, reading="epochs"), label, epochs, "epochs"))
+    return {"rows": read, "figure": {"kind": "lines", "x": "epoch", "y": "test error, %", "lines": lines}}
 
 
 def first_within(curve: Sequence[float], bound: float) -> int:
@@ -104,82 +107,84 @@ def first_within(curve: Sequence[float], bound: float) -> int:
     return next((epoch for epoch, error in enumerate(curve, 1) if error <= bound), len(curve))
 
 
-def generalisation(outcomes: Outcomes) -> dict[str, Any]:
+def generalisation(rows: Rows) -> dict[str, Any]:
     """Fig. 2c: the error on the training images at the end, dropout off, beside the test error."""
-    rows, bars = [], {}
-    for name, outcome in outcomes.items():
-        trained = [training_error(run) for run in runs_of(outcome)]
-        if trained:
-            rows.append(
+    read, bars = [], {}
+    for name, row in rows.items():
+        if trained := measured(row, "training_error"):
+            read.append(
                 reading(replace(name, reading="training error"), f"{name.method}, training error", trained,
                         "% error on the training images")
             )  # fmt: skip
-            bars[name.method] = {"training": mean(trained), "test": mean(errors(outcome))}
-    return {"rows": rows, "figure": {"kind": "bars", "y": "error, %", "bars": bars}}
+            bars[name.method] = {"training": mean(trained), "test": mean(errors(row))}
+    return {"rows": read, "figure": {"kind": "bars", "y": "error, %", "bars": bars}}
 
 
-def training_error(run: RunFolder) -> float:
-    """Return the error of a finished run on the images it was trained on, in percent."""
+def training_error(run: RunFolder) -> dict[str, Any]:
+    """Measure a run for Fig. 2c: its error on the images it was trained on, in percent."""
     model = load_model(run)
     part = data_of(run, model.config).train
-    return measure(model.net, to_tensor(part.images), torch.from_numpy(part.labels), model.normalize).error
+    found = measure(model.net, to_tensor(part.images), torch.from_numpy(part.labels), model.normalize)
+    return {"training_error": found.error}
 
 
-def variances(outcomes: Outcomes) -> dict[str, Any]:
+def variances(rows: Rows) -> dict[str, Any]:
     """The variance of each layer's gradient, mean over steps: DSN over CNN, seed by seed; the claim is on the first."""
-    dsn, cnn = (next(name for name in outcomes if name.method.startswith(kind)) for kind in ("DSN", "CNN"))
-    found = {name: [variance_by_layer(run) for run in runs_of(outcome)] for name, outcome in outcomes.items()}
-    pairs = list(zip(found[dsn], found[cnn], strict=False))
-    rows, bars = [], {}
+    dsn, cnn = (next(name for name in rows if name.method.startswith(kind)) for kind in ("DSN", "CNN"))
+    pairs = list(zip(measured(rows[dsn], "variances"), measured(rows[cnn], "variances"), strict=False))
+    read, bars = [], {}
     for layer in pairs[0][0] if pairs else ():
         ratios = [ours[layer] / theirs[layer] for ours, theirs in pairs]
         name = replace(dsn, reading="variance", layer=layer)
         paper = VARIANCE_RATIO if layer == FIRST else None
         label = f"variance of {layer}'s gradient, DSN over CNN"
-        rows.append(reading(name, label, ratios, "times", paper=paper, base=cnn))
+        read.append(reading(name, label, ratios, "times", paper=paper, base=cnn))
         bars[layer] = {"DSN over CNN": mean(ratios)}
-    if not pairs or at_chance(mean(errors(outcomes[cnn])), guessing(outcomes[cnn].config)):
-        return {"rows": rows}  # ratios to a net that did not learn are not drawn
+    if not pairs or at_chance(rows[cnn]["mean"], rows[cnn]["guessing"]):
+        return {"rows": read}  # ratios to a net that did not learn are not drawn
     figure = {"kind": "bars", "y": "variance of the gradient, DSN over CNN", "bars": bars, "level": 1.0}
-    return {"rows": rows, "figure": figure}
+    return {"rows": read, "figure": figure}
 
 
-def variance_by_layer(run: RunFolder) -> dict[str, float]:
-    """Return the mean over epochs of the variance of each layer's gradient."""
+def gradient_variances(run: RunFolder) -> dict[str, Any]:
+    """Measure a run: the mean over epochs of the variance of each layer's gradient."""
     records = [record["gradient_variances"] for record in run.metrics]
-    return {layer: mean(record[layer] for record in records) for layer in records[0]}
+    return {"variances": {layer: mean(record[layer] for record in records) for layer in records[0]}}
 
 
-def maps(outcomes: Outcomes) -> dict[str, Any]:
-    """Fig. 3: the first seed of each net looked into; what a linear probe reads in the first convolution."""
-    rows, folders = [], []
-    for name, outcome in outcomes.items():
-        runs = runs_of(outcome)
-        if runs:
-            found = runs[0].insight if "probes" in runs[0].insight else inspect(runs[0])
-            probed = found["probes"][FIRST]["error"]
+def probed(run: RunFolder) -> dict[str, Any]:
+    """Measure a run for Fig. 3: what a linear probe reads in the first convolution, and where its feature maps are."""
+    found = run.insight if "probes" in run.insight else inspect(run)
+    return {"probe": found["probes"][FIRST]["error"], "run": "/".join(run.folder.parts[-2:])}
+
+
+def maps(rows: Rows) -> dict[str, Any]:
+    """Fig. 3: linear probes on the first convolution, and the first seed of each net to draw."""
+    read, folders = [], []
+    for name, row in rows.items():
+        if probes := measured(row, "probe"):
             label = f"{name.method}, linear probe on {FIRST}"
-            rows.append(reading(replace(name, reading="probe", layer=FIRST), label, [probed], "% test error"))
-            folders.append("/".join(runs[0].folder.parts[-2:]))  # a record is read on other machines too
-    return {"rows": rows, "figure": {"kind": "maps", "runs": folders}}
+            read.append(reading(replace(name, reading="probe", layer=FIRST), label, probes, "% test error"))
+            folders.append(measured(row, "run")[0])
+    return {"rows": read, "figure": {"kind": "maps", "runs": folders}}
 
 
-def spread(outcomes: Outcomes) -> dict[str, Any]:
+def spread(rows: Rows) -> dict[str, Any]:
     """Robustness in two numbers per method: the mean error over the grid, and how many rates are within twice the best.
 
-    A training that diverged has the error of guessing, 90 %.
+    A training that diverged has the error of guessing.
     """
     by_method: dict[str, list[float]] = {}
-    for name, outcome in outcomes.items():
-        values = [result.get("error", 90.0) for result in outcome.results]
+    for name, row in rows.items():
+        values = [row["guessing"] if value is None else value for value in row["values"]]
         by_method.setdefault(name.method, []).append(mean(values))
     best = min(value for values in by_method.values() for value in values)
-    rows = []
+    read = []
     for method, values in by_method.items():
-        rows.append(
+        read.append(
             reading(RowId(method, reading="mean"), f"{method}, mean over the rates", [mean(values)], "% test error")
         )
         within = sum(value <= 2 * best for value in values)
         label = f"{method}, rates within twice the best error"
-        rows.append(reading(RowId(method, reading="good rates"), label, [within], f"of {len(values)}"))
-    return {"rows": rows}
+        read.append(reading(RowId(method, reading="good rates"), label, [within], f"of {len(values)}"))
+    return {"rows": read}

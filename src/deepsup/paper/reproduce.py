@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import torch
@@ -13,18 +12,16 @@ from deepsup.config import Config
 from deepsup.errors import ConfigError, RunError
 from deepsup.files import write_whole
 from deepsup.paper.plan import Plan, Row, check_preset, smoked, with_seeds
-from deepsup.paper.provenance import chosen_on, history
+from deepsup.paper.provenance import history
+from deepsup.paper.record_rows import Entry, environment_here, learned, taken, told_row
 from deepsup.paper.row_id import RowId
-from deepsup.paper.targets import find_target
+from deepsup.paper.targets import Target, find_target
 from deepsup.paper.theory import study
-from deepsup.paper.verdicts import at_chance, guessing
-from deepsup.runs.environment import environment_now
-from deepsup.runs.folder import RunFolder
 from deepsup.runs.train import train
 from deepsup.studies.compare import paired
 from deepsup.studies.engine import Engine
 from deepsup.studies.pool import pool
-from deepsup.studies.study import Outcome, Watcher, run_study
+from deepsup.studies.study import Watcher, run_study
 
 THEORY = "Theory: the lemmas and the theorem, simulated"
 
@@ -39,9 +36,12 @@ def reproduce(
     seeds: int | None = None,
     watch: Watcher = lambda *_: None,
     leave: Callable[[dict[str, Any]], object] = lambda _: None,
+    earlier: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run what is missing of one target, write ``record.json`` after each group of rows, and return the record.
 
+    earlier: a record of the target, perhaps of another machine; rows that it has with the same settings are not
+        trained again.
     leave: called with the record after each group of rows.
     jobs: processes to train in at a time, each with its share of the cores.
     engine: where to train, in place of ``jobs``: on a Ray cluster, for example.
@@ -53,15 +53,17 @@ def reproduce(
     engine = engine or Engine(jobs=jobs)
     began, folder = time.monotonic(), record_folder(out, name, preset)
     record: dict[str, Any] = {}
-    for body in [theory_body(preset)] if name == "theory" else trained_bodies(name, preset, out, engine, seeds, watch):
+    spent = 0.0 if earlier is None else earlier["wall_minutes"]
+    for body in (
+        [theory_body(preset)] if name == "theory" else trained_bodies(name, preset, out, engine, seeds, watch, earlier)
+    ):
         record = {
             "target": name,
             "preset": preset,
             "command": command_of(name, preset, engine, seeds),
             **body,
-            "environment": environment_now()
-            | {"cpu": torch.backends.cpu.get_cpu_capability(), "jobs": engine.jobs or 1},
-            "wall_minutes": round((time.monotonic() - began) / 60, 2),
+            "environment": environment_here() | {"jobs": engine.jobs or 1},
+            "wall_minutes": round(spent + (time.monotonic() - began) / 60, 2),
         }
         write_whole(folder / "record.json", (json.dumps(record, indent=1) + "\n").encode())
         leave(record)
@@ -102,12 +104,18 @@ def plan_of(name: str, preset: str, out: Path, seeds: int | None = None) -> Plan
 
 
 def trained_bodies(
-    name: str, preset: str, out: Path, engine: Engine, seeds: int | None, watch: Watcher
+    name: str,
+    preset: str,
+    out: Path,
+    engine: Engine,
+    seeds: int | None,
+    watch: Watcher,
+    earlier: Mapping[str, Any] | None,
 ) -> Iterator[dict[str, Any]]:
     """Run the groups of a target one after the other; after each, yield what has come out so far."""
-    plan = plan_of(name, preset, out, seeds)
+    plan, target = plan_of(name, preset, out, seeds), find_target(name)
     folder = out / (f"smoke-{plan.runs}" if preset == "smoke" else plan.runs)
-    outcomes: dict[RowId, Outcome] = {}
+    rows = {} if earlier is None else taken(plan, earlier, measured=target.measure is not None)
     with pool(engine, folder) as run_all:
         for place, group in enumerate(plan.groups, 1):
             prefix = f"part {place} of {len(plan.groups)}: " if len(plan.groups) > 1 else ""
@@ -115,86 +123,29 @@ def trained_bodies(
             def told(what: str, done: int, total: int, prefix: str = prefix) -> None:
                 watch(prefix + what, done, total)
 
-            methods = [row.method for row in group]
-            found = run_study(methods, folder, run_all, told, always if preset == "smoke" else learned)
-            outcomes |= {row.id: outcome for row, outcome in zip(group, found, strict=True)}
-            yield body_of(name, plan, outcomes)
+            left = [row for row in group if row.id not in rows]
+            judge = always if preset == "smoke" else learned
+            found = run_study([row.method for row in left], folder, run_all, told, judge) if left else []
+            rows |= {row.id: told_row(row, each, target.measure) for row, each in zip(left, found, strict=True)}
+            if left or place == len(plan.groups):
+                yield body_of(target, name, plan, rows)
 
 
-def body_of(name: str, plan: Plan, outcomes: Mapping[RowId, Outcome]) -> dict[str, Any]:
+def body_of(target: Target, name: str, plan: Plan, rows: Mapping[RowId, Entry]) -> dict[str, Any]:
     """Return the rows that have been run, what is read off them, and the labels of the rows that have not."""
-    target = find_target(name)
-    ended = [row for row in plan.rows if row.id in outcomes]
-    rows = [told_row(row, outcomes[row.id]) for row in ended]
-    more = target.read(outcomes)
+    ended = [row for row in plan.rows if row.id in rows]
+    entries = {row.id: rows[row.id] for row in ended}
+    more = target.read(entries)
     return {
         "title": target.title,
         **history(name),
-        "rows": rows,
-        "missing": [row.method.name for row in plan.rows if row not in ended],
+        "rows": list(entries.values()),
+        "missing": [row.method.name for row in plan.rows if row.id not in rows],
         "readings": more.get("rows", []),
-        "tests": [compared(outcomes, *pair) for pair in plan.pairs if set(pair) <= outcomes.keys()],
-        "figure": more.get("figure") or figure_of(plan, ended, rows),
-        "training_minutes": round(sum(sum(row["seconds"]) for row in rows) / 60, 1),
+        "tests": [compared(entries, *pair) for pair in plan.pairs if set(pair) <= entries.keys()],
+        "figure": more.get("figure") or figure_of(plan, ended, list(entries.values())),
+        "training_minutes": round(sum(sum(entry["seconds"]) for entry in entries.values()) / 60, 1),
     }
-
-
-def told_row(row: Row, outcome: Outcome) -> dict[str, Any]:
-    """Return one line of the record: errors over seeds, what was chosen and how, and the config to repeat it with."""
-    ended = [result for result in outcome.results if "error" in result]
-    values = [result["error"] for result in ended]
-    taps = ended[0]["companions"] if ended else {}
-    return {
-        "id": row.id.to_dict(),
-        "row": row.method.name,
-        "unit": "% test error",
-        "paper": row.paper,
-        "values": [result.get("error") for result in outcome.results],
-        "mean": mean(values) if values else None,
-        "deviation": stdev(values) if len(values) > 1 else None,
-        "seeds": [job.config.run.seed for job in outcome.jobs],
-        "diverged": len(outcome.results) - len(values),
-        "differs": row.differs,
-        "guessing": guessing(outcome.config),
-        "chosen_on": chosen_on(row) | looked_further(outcome),
-        "choice": outcome.choice,
-        "search": {choice: round(error, 3) for choice, error in outcome.search.items()},
-        "companions": {tap: mean(result["companions"][tap] for result in ended) for tap in taps},
-        "seconds": [result.get("seconds", 0.0) for result in outcome.results],
-        "threads": [RunFolder(job.folder).environment["threads"] for job in outcome.jobs],
-        "config": recorded_config(outcome.config),
-        **started_from(outcome),
-    }
-
-
-def recorded_config(config: Config) -> dict[str, Any]:
-    """Return all settings; of the run to start from, its place below the study's folder."""
-    place = config.network.start_from
-    short = {} if place is None else {"start_from": "/".join(Path(place).parts[-2:])}
-    return config.to_dict() | short
-
-
-def started_from(outcome: Outcome) -> dict[str, Any]:
-    """Return what a row's runs started from, if they did: its config, and its test error for every seed."""
-    if not outcome.starts:
-        return {}
-    errors = [result["error"] for _, result in outcome.starts]
-    seconds = [result["seconds"] for _, result in outcome.starts]
-    return {"start": {"config": outcome.starts[0][0].config.to_dict(), "values": errors, "seconds": seconds}}
-
-
-def looked_further(outcome: Outcome) -> dict[str, Any]:
-    """Return what a row's choice says where more candidates were tried because none of the planned ones learned."""
-    if not outcome.rounds:
-        return {}
-    good = learned(outcome.config, min(outcome.search.values()))
-    said = f"looked further: {'a candidate' if good else 'no candidate'} learned"
-    return {"candidates": len(outcome.search), "further": said}
-
-
-def learned(config: Config, error: float) -> bool:
-    """Whether a net has learned, by its validation error."""
-    return not at_chance(error, guessing(config))
 
 
 def always(_config: Config, _error: float) -> bool:
@@ -202,16 +153,13 @@ def always(_config: Config, _error: float) -> bool:
     return True
 
 
-def compared(outcomes: Mapping[RowId, Outcome], ours: RowId, theirs: RowId) -> dict[str, Any]:
+def compared(rows: Mapping[RowId, Mapping[str, Any]], ours: RowId, theirs: RowId) -> dict[str, Any]:
     """Return the paired difference of two rows over the seeds that ended in both; below 0, the first is better."""
-    first, second = outcomes[ours], outcomes[theirs]
-    pairs = [
-        (a["error"], b["error"])
-        for a, b in zip(first.results, second.results, strict=False)
-        if "error" in a and "error" in b
-    ]
+    first, second = rows[ours], rows[theirs]
+    both = zip(first["values"], second["values"], strict=False)
+    pairs = [(a, b) for a, b in both if a is not None and b is not None]
     found = paired([a for a, _ in pairs], [b for _, b in pairs]) if pairs else dict.fromkeys(("mean", "interval", "p"))
-    names = {"ours": ours.to_dict(), "theirs": theirs.to_dict(), "test": f"{first.method} - {second.method}"}
+    names = {"ours": ours.to_dict(), "theirs": theirs.to_dict(), "test": f"{first['row']} - {second['row']}"}
     return {**names, "n": len(pairs), **found}
 
 

@@ -25,6 +25,8 @@ NIN = Config(
     tensorboard=False, gradient_every=0,
 )  # fmt: skip
 """The paper's net with He initialization, under which it learns without companions too. Companions: the defaults."""
+HALF_NIN = NIN.replace(network_options={"init": "he", "width": 0.5})
+"""Half as wide, a quarter of the work: for studies that train it on all digits, or many times."""
 STEPS = 1200
 """Of every run of NIN on few digits, whatever their number: 60 epochs of batch 25 at 500."""
 Candidates = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
@@ -62,14 +64,22 @@ def candidates(config: Config, choices: Candidates, seeds: int, **trial: int) ->
     trial: what is smaller in the runs that choose.
     """
     return [
-        Method(method, at(for_method(config, method), lrs, alphas), seeds, trial=lambda given: given.replace(**trial))
+        Method(
+            labelled(method, config), at(for_method(config, method), lrs, alphas), seeds,
+            trial=lambda given: given.replace(**trial),
+        )
         for method, (lrs, alphas) in choices.items()
-    ]
+    ]  # fmt: skip
 
 
 def told(config: Config) -> str:
     """Say what differs from the paper's protocol, the number of images aside: the studies vary it."""
     return differences(config, find_recipe("dsn-mnist").replace(train_size=config.data.train_size))
+
+
+def labelled(method: str, config: Config) -> str:
+    """Return the name of a method as a row has it: with its net's width, if that is not the paper's."""
+    return f"{method}, half width" if config.network.options.get("width") == 0.5 else method
 
 
 def four(config: Config, preset: str, seeds: int, searches: int, trial: dict[str, int] | None = None) -> list[Method]:
@@ -85,14 +95,15 @@ def course(preset: str, lenet: bool = False) -> Plan:
     """Figs. 2a and 2c: the four methods on all digits, the test error after every epoch."""
     nin, preset = base_of(preset, lenet)
     if nin:
-        config = NIN.replace(epochs=8, batch_size=64, test_every=1)
+        config = HALF_NIN.replace(epochs=8, batch_size=32, test_every=1)
         methods = candidates(config, CANDIDATES, 3, train_size=5000, epochs=4)
     else:
         config = digits(preset, None, 5).replace(test_every=1, batch_size=128)
         methods = four(config, preset, 3, 1, {} if preset == "paper" else {"train_size": 5000, "epochs": 4})
-    rows = tuple(Row(RowId(method.name), method, differs=told(config)) for method in methods)
+    rows = [Row(RowId(method), each, differs=told(config)) for method, each in zip(METHODS, methods, strict=True)]
     pairs = (("DSN-Softmax", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-SVM", "CNN-Softmax"))
-    return Plan((rows,), folder("fig2a", preset, nin), tuple((RowId(ours), RowId(theirs)) for ours, theirs in pairs))
+    groups = (tuple(rows[:2]), tuple(rows[2:]))  # softmax, then SVM
+    return Plan(groups, folder("fig2a", preset, nin), tuple((RowId(ours), RowId(theirs)) for ours, theirs in pairs))
 
 
 def base_of(preset: str, lenet: bool) -> tuple[bool, str]:
@@ -108,14 +119,15 @@ def folder(name: str, preset: str, nin: bool) -> str:
 def robustness(preset: str, lenet: bool = False) -> Plan:
     """The error over a grid of learning rates, the companions' settings left as they are by default."""
     nin, preset = base_of(preset, lenet)
-    config = with_steps(NIN, 500) if nin else digits(preset, 1000, 20)
+    config = with_steps(HALF_NIN, 500) if nin else digits(preset, 1000, 20)
     grid: Sequence[float] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
     if nin:
         grid = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2)
     elif preset == "paper":
         grid = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
     rows = tuple(
-        Row(RowId(method, lr=lr), Method(f"{method}, lr {lr:g}", at(for_method(config, method), (lr,)), 3), None,
+        Row(RowId(method, lr=lr),
+            Method(f"{labelled(method, config)}, lr {lr:g}", at(for_method(config, method), (lr,)), 3), None,
             told(config), (Place(method, lr),))
         for method in METHODS for lr in grid
     )  # fmt: skip
@@ -126,16 +138,16 @@ def pretraining(preset: str, lenet: bool = False) -> Plan:
     """Greedy layer-wise supervised pre-training and fine-tuning, joint training, and the plain net: equal epochs."""
     nin, preset = base_of(preset, lenet)
     stage = 15 if nin else 10 if preset == "cpu" else 25
-    base = with_steps(NIN, 500) if nin else digits(preset, 1000, 4 * stage)
+    base = with_steps(HALF_NIN, 500) if nin else digits(preset, 1000, 4 * stage)
     whole = base.replace(epochs=4 * stage, anneal="step", anneal_at=(3 * stage,), taps=("network",))
     plans = CANDIDATES if nin else dict.fromkeys(METHODS, (rates(preset), ALPHAS))
     joint, plain = for_method(whole, "DSN-SVM"), for_method(whole, "CNN-SVM")
     layers = ("conv1", "conv2") if preset == "cpu" and not nin else ("conv1", "conv2", "conv3")
     stages = {f"lr{lr:g}": greedy(joint, lr, layers, stage) for lr in plans["CNN-SVM"][0]}
     methods = {
-        RowId("DSN-SVM"): Method("DSN-SVM, joint", at(joint, *plans["DSN-SVM"]), 5),
-        RowId("CNN-SVM"): Method("CNN-SVM, plain", at(plain, *plans["CNN-SVM"]), 5),
-        RowId("greedy"): Method("greedy pre-training", stages, 5),
+        RowId("DSN-SVM"): Method(labelled("DSN-SVM, joint", base), at(joint, *plans["DSN-SVM"]), 5),
+        RowId("CNN-SVM"): Method(labelled("CNN-SVM, plain", base), at(plain, *plans["CNN-SVM"]), 5),
+        RowId("greedy"): Method(labelled("greedy pre-training", base), stages, 5),
     }
     pairs = (("DSN-SVM", "greedy"), ("DSN-SVM", "CNN-SVM"), ("greedy", "CNN-SVM"))
     rows = tuple(Row(name, method, differs=told(whole)) for name, method in methods.items())
@@ -153,12 +165,13 @@ def greedy(config: Config, lr: float, layers: tuple[str, ...], stage: int) -> Co
 def hinges(preset: str, lenet: bool = False) -> Plan:
     """L1 against L2: the plain and the squared hinge, with companions and without."""
     nin, preset = base_of(preset, lenet)
-    config = with_steps(NIN, 500) if nin else digits(preset, 1000, 20)
+    config = with_steps(HALF_NIN, 500) if nin else digits(preset, 1000, 20)
     same = dict.fromkeys(METHODS, (rates(preset), ALPHAS))
     losses = {"L2": ("squared_hinge", CANDIDATES if nin else same), "L1": ("hinge", L1_CANDIDATES if nin else same)}
     methods = {
         RowId(method, loss=loss): Method(
-            f"{method}, {name}", at(for_method(config, method).replace(loss=loss), *choices[method]), 5
+            labelled(f"{method}, {name}", config),
+            at(for_method(config, method).replace(loss=loss), *choices[method]), 5,
         )
         for method in ("DSN-SVM", "CNN-SVM") for name, (loss, choices) in losses.items()
     }  # fmt: skip
@@ -177,17 +190,18 @@ def cifar_pair(preset: str) -> Plan:
     if preset == "cpu":
         # softmax: under the squared hinge this net needs more steps before it learns
         config = full.replace(
-            network_options={"init": "he", "width": 0.5}, train_size=10_000, epochs=10, batch_size=50,
+            network_options=HALF_NIN.network.options, train_size=5000, epochs=10, batch_size=25,
             anneal="triangular", anneal_at=(), norms=False, balance=1.0, schedule="constant", normalize="standardize",
             taps=("conv1", "conv2", "conv3"),
         )  # fmt: skip
-        chosen, loss, cut = (0.01, 0.03), "Softmax", {"train_size": 5000, "epochs": 4}
-        differs = f"{differences(config, full)}; half of NIN's width, He initialization, softmax; no |w|^2, alpha "
+        chosen, loss, cut = (0.01, 0.03), "Softmax", {"epochs": 4}
+        differs = f"{differences(config, full)}; softmax; no |w|^2, alpha "
         differs += "constant; taps on the raw convolutions, as the authors' code has them"
     names = (f"DSN-{loss}", f"CNN-{loss}")
     rows = tuple(
         Row(RowId(method),
-            Method(method, at(for_method(config, method), chosen), seeds, trial=lambda given: given.replace(**cut)),
+            Method(labelled(method, config), at(for_method(config, method), chosen), seeds,
+                   trial=lambda given: given.replace(**cut)),
             differs=differs)
         for method in names
     )  # fmt: skip

@@ -61,14 +61,14 @@ def nin_row(method: str, table_name: str, error: float | None) -> Row:
     config, differs = cut(recipe, network_options=HALF_NIN)
     label = f"{method}, half width"
     choices = at(for_method(config, which), rates, alphas)
-    return Row(RowId(method), Method(label, choices, 3, trial=half), error, f"{differs}; half width, He initialization")
+    return Row(RowId(method), Method(label, choices, 3, trial=half), error, differs)
 
 
 def rival_row(method: str, error: float, recipe: str) -> Row:
     """Return a row of another method: its recipe at the CPU's budget, He initialization as NIN has it, one seed."""
     config, differs = cut(recipe, network_options={**find_recipe(recipe).network.options, "init": "he"})
     rates = [factor * config.optimizer.lr for factor in CPU_RATES]
-    differs = "; ".join(filter(None, [differs, "He initialization", NOTES.get(method, "")]))
+    differs = "; ".join(filter(None, [differs, NOTES.get(method, "")]))
     return Row(RowId(method), Method(method, at(config, rates), 1, trial=half), error, differs)
 
 

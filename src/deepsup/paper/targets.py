@@ -1,7 +1,7 @@
 """Every target by its name: what it trains, and what is read off the runs beyond their test errors."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,15 +12,16 @@ from deepsup.paper.dense_targets_study import dense
 from deepsup.paper.fast_targets import FAST, fast, few
 from deepsup.paper.plan import Plan
 from deepsup.paper.printed import TABLES
-from deepsup.paper.row_id import RowId
 from deepsup.paper.size_targets import lenet_sizes, sizes
 from deepsup.paper.study_targets import cifar_pair, course, hinges, pretraining, robustness
 from deepsup.paper.table_targets import table
 from deepsup.paper.tuning_targets import tuning
 from deepsup.paper.when_targets import when
-from deepsup.studies.study import Outcome
 
-Outcomes = Mapping[RowId, Outcome]
+
+def no_reading(_rows: readings.Rows) -> dict[str, Any]:
+    """Read nothing beyond the test errors."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -28,24 +29,24 @@ class Target:
     """A table, a figure or a claim of the paper."""
 
     title: str
-    plan: Callable[[str], Plan]
-    read: Callable[[Outcomes], dict[str, Any]] = lambda _: {}
-    """Outcomes -> more of the record: ``rows``, ``tests`` and ``figure``."""
+    plan: Callable[..., Plan]
+    """A preset -> what is trained."""
+    read: Callable[[readings.Rows], dict[str, Any]] = no_reading
+    """Rows -> more of the record: ``rows``, and ``figure``."""
+    measure: readings.Measure | None = None
+    """What ``read`` needs of each run beyond its test error."""
 
 
-def no_reading(_outcomes: Outcomes) -> dict[str, Any]:
-    """Read nothing beyond the test errors."""
-    return {}
-
-
-STUDIES: dict[str, tuple[str, Callable[..., Plan], Callable[[Outcomes], dict[str, Any]]]] = {
-    "fig2a": ("Fig. 2a: test error of the four methods over training", course, readings.course),
-    "fig2c": ("Fig. 2c: training and test error of CNN and DSN", course, readings.generalisation),
-    "robustness": ("Error over a grid of learning rates", robustness, readings.spread),
-    "pretraining": ("Greedy pre-training against joint training", pretraining, no_reading),
-    "l1-l2": ("The plain hinge (L1) against the squared one (L2)", hinges, no_reading),
-}
-"""Studies on digits, each on two nets: title, plan and what is read off its runs."""
+STUDIES = {
+    "fig2a": Target("Fig. 2a: test error of the four methods over training", course, readings.course,
+                    readings.test_errors),
+    "fig2c": Target("Fig. 2c: training and test error of CNN and DSN", course, readings.generalisation,
+                    readings.training_error),
+    "robustness": Target("Error over a grid of learning rates", robustness, readings.spread),
+    "pretraining": Target("Greedy pre-training against joint training", pretraining),
+    "l1-l2": Target("The plain hinge (L1) against the squared one (L2)", hinges),
+}  # fmt: skip
+"""Studies on digits, each on two nets."""
 TARGETS = {
     "fig2b-nin": Target("Fig. 2b: test error against the number of training digits, NIN", sizes, readings.gains),
     "fig2b": Target(
@@ -56,13 +57,15 @@ TARGETS = {
     "when-controls": Target(
         "What else could explain that companions help: a plain net of 12 layers under controls, MNIST", controls
     ),
-    **{f"{name}-nin": Target(f"{title}, NIN, MNIST", plan, read) for name, (title, plan, read) in STUDIES.items()},
-    **{name: Target(f"{title}, a LeNet, MNIST", partial(plan, lenet=True), read)
-       for name, (title, plan, read) in STUDIES.items()},
+    **{f"{name}-nin": replace(study, title=f"{study.title}, NIN, MNIST") for name, study in STUDIES.items()},
+    **{name: replace(study, title=f"{study.title}, a LeNet, MNIST", plan=partial(study.plan, lenet=True))
+       for name, study in STUDIES.items()},
     "gradient-variance": Target(
-        "The variance of the first convolution's gradient, DSN over CNN, CIFAR-10", cifar_pair, readings.variances
+        "The variance of the first convolution's gradient, DSN over CNN, CIFAR-10", cifar_pair, readings.variances,
+        readings.gradient_variances,
     ),
-    "fig3": Target("Fig. 3: feature maps of the first convolution, CIFAR-10", cifar_pair, readings.maps),
+    "fig3": Target("Fig. 3: feature maps of the first convolution, CIFAR-10", cifar_pair, readings.maps,
+                   readings.probed),
     **{name: Target(printed.title, partial(table, name)) for name, printed in TABLES.items()},
     **{name: Target(f"{TABLES[table_].title}, by the recipe {name}", partial(fast, name))
        for name, table_ in FAST.items()},

@@ -1,0 +1,140 @@
+"""The outcome of a row -> its entry in the record; and an entry of an earlier record -> whether it still holds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+
+from deepsup.config import Config
+from deepsup.errors import ConfigError
+from deepsup.paper.plan import Plan, Row
+from deepsup.paper.provenance import chosen_on
+from deepsup.paper.readings import Measure
+from deepsup.paper.row_id import RowId
+from deepsup.paper.verdicts import at_chance, guessing
+from deepsup.runs.environment import environment_now
+from deepsup.runs.folder import RunFolder
+from deepsup.studies.study import ROUNDS, Outcome, widened
+
+Entry = dict[str, Any]
+
+
+def environment_here() -> dict[str, Any]:
+    """Return versions, hardware class and the instructions that torch uses, which decide the last bits of a result."""
+    return environment_now() | {"cpu": torch.backends.cpu.get_cpu_capability()}
+
+
+def told_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> Entry:
+    """Return one entry: errors over seeds, what was chosen and how, and the config to repeat it with.
+
+    measure: what else to read off each run that has ended.
+    """
+    ended = [result for result in outcome.results if "error" in result]
+    values = [result["error"] for result in ended]
+    taps = ended[0]["companions"] if ended else {}
+    runs = [RunFolder(job.folder) for job in outcome.jobs]
+    told = {
+        "id": row.id.to_dict(),
+        "row": row.method.name,
+        "unit": "% test error",
+        "paper": row.paper,
+        "values": [result.get("error") for result in outcome.results],
+        "mean": mean(values) if values else None,
+        "deviation": stdev(values) if len(values) > 1 else None,
+        "seeds": [job.config.run.seed for job in outcome.jobs],
+        "diverged": len(outcome.results) - len(values),
+        "differs": row.differs,
+        "guessing": guessing(outcome.config),
+        "chosen_on": chosen_on(row) | looked_further(outcome),
+        "choice": outcome.choice,
+        "search": {choice: round(error, 3) for choice, error in outcome.search.items()},
+        "companions": {tap: mean(result["companions"][tap] for result in ended) for tap in taps},
+        "seconds": [result.get("seconds", 0.0) for result in outcome.results],
+        "threads": [run.environment["threads"] for run in runs],
+        "made": environment_here(),
+        "config": recorded_config(outcome.config),
+        **started_from(outcome),
+    }
+    if measure is not None:
+        told["measured"] = [measure(run) if "error" in result else {}
+                            for run, result in zip(runs, outcome.results, strict=True)]  # fmt: skip
+    return told
+
+
+def recorded_config(config: Config) -> dict[str, Any]:
+    """Return all settings; of the run to start from, its place below the study's folder."""
+    place = config.network.start_from
+    short = {} if place is None else {"start_from": "/".join(Path(place).parts[-2:])}
+    return config.to_dict() | short
+
+
+def started_from(outcome: Outcome) -> dict[str, Any]:
+    """Return what a row's runs started from, if they did: its config, and its test error for every seed."""
+    if not outcome.starts:
+        return {}
+    errors = [result["error"] for _, result in outcome.starts]
+    seconds = [result["seconds"] for _, result in outcome.starts]
+    return {"start": {"config": outcome.starts[0][0].config.to_dict(), "values": errors, "seconds": seconds}}
+
+
+def looked_further(outcome: Outcome) -> dict[str, Any]:
+    """Return what a row's choice says where more candidates were tried because none of the planned ones learned."""
+    if not outcome.rounds:
+        return {}
+    good = learned(outcome.config, min(outcome.search.values()))
+    said = f"looked further: {'a candidate' if good else 'no candidate'} learned"
+    return {"candidates": len(outcome.search), "further": said}
+
+
+def learned(config: Config, error: float) -> bool:
+    """Whether a net has learned, by its validation error."""
+    return not at_chance(error, guessing(config))
+
+
+def taken(plan: Plan, record: Mapping[str, Any], measured: bool) -> dict[RowId, Entry]:
+    """Return the entries of an earlier record that the plan would train again as they are; others no longer hold.
+
+    measured: whether entries need what was read off their runs.
+    """
+    found = {RowId.of(entry): {"made": made_on(record), **entry} for entry in record["rows"]}
+    return {
+        row.id: found[row.id] | {"row": row.method.name, "differs": row.differs, "paper": row.paper}
+        for row in plan.rows
+        if row.id in found and holds(row, found[row.id]) and ("measured" in found[row.id] or not measured)
+    }
+
+
+def made_on(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the environment of a record whose entries do not have their own."""
+    return {key: value for key, value in record["environment"].items() if key != "jobs"}
+
+
+def holds(row: Row, entry: Entry) -> bool:
+    """Whether an entry has the seeds and the candidates of a row, and the settings of the candidate it chose."""
+    method, candidates = row.method, dict(row.method.choices)
+    for _ in range(ROUNDS if "further" in entry["chosen_on"] else 0):
+        method = widened(method)
+        candidates |= method.choices
+    first = next(iter(row.method.choices.values()))
+    chosen = candidates.get(entry["choice"])
+    try:
+        given = Config.recorded(entry["config"])
+        start = Config.recorded(entry["start"]["config"]) if "start" in entry else None
+    except (ConfigError, KeyError, TypeError):  # of a version that had other settings
+        return False
+    judged = entry["chosen_on"]  # older records hold fewer facts
+    return (
+        chosen is not None
+        and without_start(given) == without_start(chosen)
+        and start == row.method.start
+        and entry["seeds"] == list(range(first.run.seed, first.run.seed + row.method.seeds))
+        and (set(row.method.choices) <= set(entry["search"]) or len(row.method.choices) == 1)
+        and all(judged.get(key, fact) == fact for key, fact in chosen_on(row).items() if key != "candidates")
+    )
+
+
+def without_start(config: Config) -> Config:
+    """Return a config without the place of the run to start from: it differs from machine to machine."""
+    return config.replace(start_from=None)

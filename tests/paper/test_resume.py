@@ -1,0 +1,138 @@
+"""A record is gone on with on another machine: rows that still hold are taken as they are, the others are trained."""
+
+import json
+import shutil
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deepsup.cli import main
+from deepsup.errors import RunError
+from deepsup.paper import plan_of, read_record, reproduce
+from deepsup.paper.record_rows import holds, taken
+from deepsup.paper.row_id import RowId
+
+RESULTS = Path(__file__).parents[2] / "results"
+TARGET, RUNS = "fig2a", "smoke-fig2a-cpu"  # it reads more off its runs than their errors
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("resume")
+
+
+@pytest.fixture(scope="module")
+def whole(out: Path) -> dict[str, Any]:
+    return reproduce(TARGET, "smoke", out)
+
+
+def told(record: dict[str, Any]) -> dict[str, Any]:
+    """What a record says of its rows, times aside."""
+    said = {key: record[key] for key in ("readings", "tests", "figure", "missing")}
+    return said | {"rows": [row | {"seconds": []} for row in record["rows"]]}
+
+
+def test_nothing_is_trained_where_the_record_has_all_rows(out: Path, whole: dict[str, Any]) -> None:
+    shutil.rmtree(out / RUNS)
+    again = reproduce(TARGET, "smoke", out, earlier=whole)
+    assert told(again) == told(whole)
+    assert not list(out.glob(f"{RUNS}/*"))
+    assert again["wall_minutes"] >= whole["wall_minutes"]
+
+
+def test_only_the_missing_row_is_trained(out: Path, whole: dict[str, Any]) -> None:
+    earlier = deepcopy(whole)
+    lost = earlier["rows"].pop()
+    for row in earlier["rows"]:
+        row["made"]["cpu"] = "another"  # a row of another machine keeps its own
+    again = reproduce(TARGET, "smoke", out, earlier=earlier)
+    assert [row["values"] for row in again["rows"]] == [row["values"] for row in whole["rows"]]
+    assert again["readings"] == whole["readings"]
+    (run,) = (path.parent.name for path in out.glob(f"{RUNS}/*/result.json"))
+    assert run.startswith(lost["row"].lower())
+    assert [row["made"]["cpu"] == "another" for row in again["rows"]] == [True] * (len(again["rows"]) - 1) + [False]
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "another learning rate": lambda row: row["config"].update(lr=0.5),
+    "a setting that there is none of": lambda row: row["config"].update(warp=1),
+    "another candidate": lambda row: row.update(choice="lr7"),
+    "a candidate less": lambda row: row["search"].popitem(),
+    "another seed": lambda row: row.update(seeds=[1]),
+    "chosen on fewer images": lambda row: row["chosen_on"].update(images=1),
+    "chosen by shorter runs": lambda row: row["chosen_on"].update(epochs=1),
+    "started from a run": lambda row: row.update(start={"config": row["config"]}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_row_with_other_settings_does_not_hold(change: str, out: Path, whole: dict[str, Any]) -> None:
+    plan = plan_of(TARGET, "smoke", out)
+    earlier = deepcopy(whole)
+    first = RowId.of(earlier["rows"][0])
+    assert set(taken(plan, earlier, measured=True)) == {row.id for row in plan.rows}
+    CHANGES[change](earlier["rows"][0])
+    assert set(taken(plan, earlier, measured=True)) == {row.id for row in plan.rows} - {first}
+
+
+def test_a_row_without_what_its_figure_needs_is_trained_again(out: Path, whole: dict[str, Any]) -> None:
+    earlier = deepcopy(whole)
+    del earlier["rows"][0]["measured"]
+    plan = plan_of(TARGET, "smoke", out)
+    assert len(taken(plan, earlier, measured=True)) == len(plan.rows) - 1
+    assert len(taken(plan, earlier, measured=False)) == len(plan.rows)
+
+
+@pytest.fixture
+def mnist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many images as MNIST has: MNIST itself need not be there."""
+    monkeypatch.setattr("deepsup.studies.study.load_data", lambda *_, **__: SimpleNamespace(train=range(60_000)))
+
+
+@pytest.mark.usefixtures("mnist")
+def test_the_rows_of_the_committed_record_hold() -> None:
+    """Entries of an older version have no environment of their own: they get the record's."""
+    record = read_record(RESULTS / "fig2b-nin-cpu.json")
+    plan = plan_of("fig2b-nin", "cpu", Path())
+    for row in record["rows"]:
+        row.pop("made", None)
+    rows = taken(plan, record, measured=False)
+    assert {row.id for row in plan.groups[0]} <= set(rows)
+    assert {row["made"]["cpu"] for row in rows.values()} == {record["environment"]["cpu"]}
+    assert all("jobs" not in row["made"] for row in rows.values())
+
+
+@pytest.mark.usefixtures("mnist")
+def test_a_candidate_that_was_found_further_holds() -> None:
+    row = plan_of("fig2b-nin", "cpu", Path()).groups[0][0]
+    further = next(iter(row.method.choices.values())).replace(lr=0.01 * (1 / 3) * (1 / 3))
+    entry = {
+        "config": further.to_dict(), "choice": "lr0.01-third-third", "seeds": list(range(10)),
+        "search": dict.fromkeys((*row.method.choices, "lr0.01-third", "lr0.01-third-third"), 90.0),
+        "chosen_on": {"further": "looked further: a candidate learned"},
+    }  # fmt: skip
+    assert holds(row, entry)
+    assert not holds(row, entry | {"chosen_on": {}})
+
+
+def test_the_command_goes_on(out: Path, whole: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    words = ["reproduce", TARGET, "--preset", "smoke", "--out", str(out), "--results", str(tmp_path), "--resume"]
+    (tmp_path / f"{TARGET}-smoke.json").write_text(json.dumps(whole))
+    shutil.rmtree(out / RUNS)
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == whole["rows"]
+    assert not list(out.glob(f"{RUNS}/*"))
+
+
+def test_mistakes_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["reproduce", "fig2a", "--resume"]) == 2
+    assert "--resume without --results; expected the folder of the record" in capsys.readouterr().err
+    (tmp_path / "fig2a-smoke.json").write_text("{")
+    assert main(["reproduce", "fig2a", "--preset", "smoke", "--results", str(tmp_path), "--resume"]) == 2
+    assert "cannot read" in capsys.readouterr().err
+    with pytest.raises(RunError, match="no valid 'id'"):
+        taken(plan_of("fig2a", "cpu", Path()), {"rows": [{"row": "x"}], "environment": {}}, measured=False)
