@@ -20,7 +20,7 @@ from deepsup.paper.record_rows import told_row
 from deepsup.paper.reproduce import compared
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import NAMES, STUDIES, TARGETS
-from deepsup.recipes import RECIPES
+from deepsup.recipes import FLAT, RECIPES
 from deepsup.runs.folder import RunFolder
 from deepsup.studies.study import Job, Outcome
 
@@ -163,7 +163,7 @@ def test_minutes_are_stated_and_grow_with_the_work(capsys: pytest.CaptureFixture
     assert main(["reproduce", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["targets"]
     assert list(told) == list(NAMES)
-    same = (*STUDIES, "fast-few", "fig2b", "when", "when-tuning", "when-controls", "dense", *FAST)
+    same = (*STUDIES, "fast-few", "fig2b", "when", "when-companions", "when-tuning", "when-controls", "dense", *FAST)
     assert all(
         0 < told[name]["minutes"]["cpu"] < told[name]["minutes"]["paper"] for name in TARGETS if name not in same
     )
@@ -286,15 +286,22 @@ def test_when_sets_every_net_beside_itself_without_companions() -> None:
     assert {row.id.depth for row in plan.rows if row.id.size == 500} == {6, 12, 21, 30}
     assert {row.id.size for row in plan.rows if row.id.depth == 12} == {100, 250, 500, 1000, 2500, 10000}
     by_id = {row.id: row.method for row in plan.rows}
-    assert len(plan.pairs) * 2 == len(plan.rows)
+    assert len(plan.pairs) == sum(row.id.method == WITH for row in plan.rows)
     for ours, theirs in plan.pairs:
         assert (ours.method, theirs.method) == (WITH, WITHOUT)
+        assert replace(ours, method=WITHOUT, companions="") == theirs
         assert by_id[ours].seeds == by_id[theirs].seeds == 5
         for supervised, bare in zip(by_id[ours].choices.values(), by_id[theirs].choices.values(), strict=True):
-            assert supervised.replace(taps=("none",)) == bare
+            if ours.companions:
+                assert ours.norm == "none"
+                assert supervised == bare.replace(
+                    taps=supervised.supervision.taps, alpha=(1.0,), head_lr=0.01, schedule="constant", **FLAT
+                )
+            else:
+                assert supervised.replace(taps=("none",)) == bare
+                assert Config().supervision == supervised.supervision  # the library's own companions
             assert supervised.run.epochs * supervised.data.train_size == 800 * supervised.run.batch_size
             assert supervised.network.options["depth"] == ours.depth
-            assert Config().supervision == supervised.supervision  # the library's own companions
 
 
 def test_a_row_says_on_what_it_was_chosen(out: Path) -> None:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from deepsup.config import Config
 from deepsup.errors import RunError
 from deepsup.paper import plan_of
+from deepsup.paper.companion_targets import combinations
 from deepsup.paper.control_targets import CONTROLS, COST, DECAYS, LONGER, SHUFFLED
 from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.recipe_claims import RECIPE_CLAIMS
 from deepsup.paper.reproduce import repeat, reproduce
 from deepsup.paper.row_id import RowId
+from deepsup.paper.size_targets import PAPER_COMPANIONS
 from deepsup.paper.summary import BEGIN, END, summarise
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_REPRODUCED, NOT_RUN, PARTLY, REPRODUCED
 from deepsup.paper.when_page import harm_text, when_block
@@ -55,6 +58,22 @@ def test_every_control_meets_companions_and_none() -> None:
     plan = plan_of("when-controls", "cpu", Path())
     met = {(ours.method, theirs.method) for ours, theirs in plan.pairs}
     assert met == {(WITH, WITHOUT)} | {(WITH, name) for name in CONTROLS} | {(name, WITHOUT) for name in CONTROLS}
+
+
+def test_combinations_lead_from_the_defaults_to_the_papers_companions() -> None:
+    """The first one has the library's defaults, the last one the paper's companions; neighbours differ by one word."""
+    found = combinations()
+    bare, first, *others = found.values()
+    default = Config()
+    assert (bare.supervision.taps, bare.replace(taps=first.supervision.taps)) == (("none",), first)
+    assert first.supervision == default.supervision
+    assert first.objective == default.replace(alpha=(1.0,)).objective
+    assert others[-1] == PAPER_COMPANIONS.replace(
+        train_size=500, epochs=60, network_options=first.network.options, lr=0.03, alpha=(1.0,)
+    )
+    assert len({str(config) for config in found.values()}) == len(found) == 9
+    words = [name.split(", ") for name in list(found)[1:]]
+    assert [len(set(each)) for each in zip(*words, strict=True)] == [2, 2, 2]
 
 
 def test_tuning_differs_by_the_companions_only() -> None:
@@ -102,7 +121,7 @@ def record_of(target: str, ends: list[float], error: float = 5.0) -> dict:
     return {"target": target, "preset": "cpu", "title": "A title", "rows": rows, "tests": tests}
 
 
-@pytest.mark.parametrize(("target", "count"), [("when-tuning", 3), ("when-controls", 4)])
+@pytest.mark.parametrize(("target", "count"), [("when-tuning", 3), ("when-controls", 4), ("when-companions", 8)])
 def test_verdicts_follow_the_record(target: str, count: int) -> None:
     (claim,) = [claim for claim in RECIPE_CLAIMS if claim.target == target]
     verdicts = {
@@ -115,13 +134,15 @@ def test_verdicts_follow_the_record(target: str, count: int) -> None:
     assert {name: claim.judge(record).verdict for name, record in verdicts.items()} == {each: each for each in verdicts}
 
 
-def test_every_number_of_images_has_its_part_in_the_claim() -> None:
-    (claim,) = [claim for claim in RECIPE_CLAIMS if "every number of images, no norm layers" in claim.what]
-    names = [RowId(WITH, "plain", 12, "none", "sgd", size=size) for size in (100, 250, 500, 1000, 2500, 10000)]
+@pytest.mark.parametrize(("start", "companions"), [("Companions", ""), ("The paper's companions", "paper")])
+def test_every_number_of_images_has_its_part_in_the_claim(start: str, companions: str) -> None:
+    words = f"{start} lower the error of a plain net of 12 layers at every number of images, no norm layers"
+    (claim,) = [claim for claim in RECIPE_CLAIMS if claim.what == words]
     tests = [
-        {"ours": name.to_dict(), "theirs": {**name.to_dict(), "method": WITHOUT}, "n": 5, "mean": -1,
+        {"ours": RowId(WITH, "plain", 12, "none", "sgd", companions, size=size).to_dict(),
+         "theirs": RowId(WITHOUT, "plain", 12, "none", "sgd", size=size).to_dict(), "n": 5, "mean": -1,
          "interval": [-2, -1]}
-        for name in names
+        for size in (100, 250, 500, 1000, 2500, 10000)
     ]  # fmt: skip
     assert claim.judge({"rows": [], "tests": tests}).verdict == REPRODUCED
     assert all(claim.judge({"rows": [], "tests": tests[:i] + tests[i + 1 :]}).verdict == NOT_RUN for i in range(6))
@@ -136,7 +157,7 @@ def test_the_page_says_what_is_recorded_and_what_is_not_run(tmp_path: Path) -> N
     text = page.read_text()
     assert text.startswith("before")
     assert text.endswith("after\n")
-    for name in ("when", "when-tuning", "when-controls"):
+    for name in ("when", "when-companions", "when-tuning", "when-controls"):
         assert f"Not run yet: `deepsup reproduce {name} --jobs 2 --results results`" in text
     assert "old" not in text
     assert "![" not in text  # no figure of what does not exist

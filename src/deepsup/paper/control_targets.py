@@ -8,7 +8,6 @@ from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.plan import Plan, Row, at
 from deepsup.paper.row_id import RowId
 from deepsup.paper.when_targets import DEPTH, OPTIMIZERS, SIZE, pair
-from deepsup.studies.study import Method
 
 SMOOTHING = 0.1
 DECAYS = (0.002, 0.01, 0.05)
@@ -26,7 +25,7 @@ def controls(_preset: str) -> Plan:
 
     The first two rows are rows of ``when`` and share its runs.
     """
-    supervised, bare = pair(DEPTH, "none", "sgd", SIZE)
+    supervised, bare, _ = pair(DEPTH, "none", "sgd", SIZE)
     rows = (supervised, bare, *(control(name, supervised, bare) for name in CONTROLS))
     compared = [(WITH, WITHOUT), *((WITH, name) for name in CONTROLS), *((name, WITHOUT) for name in CONTROLS)]
     pairs = tuple((id_of(ours), id_of(theirs)) for ours, theirs in compared)
@@ -59,5 +58,5 @@ def control(name: str, supervised: Row, bare: Row) -> Row:
         SHUFFLED: "; the companions see the labels of the batch in a new random order at every step",
         LONGER: f"; {epochs} epochs, not {base.run.epochs}: a step with companions takes {COST:g} times as long",
     }
-    method = Method(f"{name}, {DEPTH} layers, {SIZE} digits", choices, supervised.method.seeds)
+    method = replace(bare.method, name=f"{name}, {DEPTH} layers, {SIZE} digits", choices=choices)
     return Row(id_of(name), method, differs=supervised.differs + said[name])

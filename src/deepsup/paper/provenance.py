@@ -17,6 +17,7 @@ HISTORY: dict[str, tuple[int | None, str]] = {
                     (1, "net and budget were set by a run on 5,000 held-out training images")),
     "dense": (1, "settings with which the net learns at all were found with probability targets, on test scenes"),
     "when": (0, "widths and steps were set by the time that a run takes"),
+    "when-companions": (0, "learning rate and alpha: the best of the paper's companions on held-out digits, fig2b-nin"),
     "when-tuning": (0, "net, steps and candidates were set by a few runs on held-out training images"),
     "when-controls": (0, "widths and steps were set by the time that a run takes; the controls' values are usual ones"),
     **dict.fromkeys(("fig2b", "fig2a", "fig2c", "robustness", "pretraining", "l1-l2"), (None, HEAD_LR)),

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from deepsup.paper.companion_targets import combinations
+from deepsup.paper.companion_targets import id_of as companion_id
 from deepsup.paper.control_targets import CONTROLS, id_of
 from deepsup.paper.fast_targets import FAST, FEW, MINUTES, WITH, WITHOUT
 from deepsup.paper.printed import TABLES
@@ -62,23 +64,28 @@ def helped(cases: Cases, record: Record) -> Judged:
 
 def beside_none(name: RowId) -> tuple[RowId, RowId]:
     """Return a row with companions, and the same without."""
-    return replace(name, method=WITH), replace(name, method=WITHOUT)
+    return replace(name, method=WITH), replace(name, method=WITHOUT, companions="")
 
 
-def at_depths(optimizer: str, norm: str) -> Cases:
+def at_depths(optimizer: str, norm: str, companions: str = "") -> Cases:
     """Return the rows over depth of the target ``when``."""
-    return {f"{depth} layers": beside_none(RowId(WITH, "plain", depth, norm, optimizer, size=SIZE)) for depth in DEPTHS}
+    rows = {depth: RowId(WITH, "plain", depth, norm, optimizer, companions, size=SIZE) for depth in DEPTHS}
+    return {f"{depth} layers": beside_none(row) for depth, row in rows.items()}
 
 
-def at_sizes(norm: str) -> Cases:
+def at_sizes(norm: str, companions: str = "") -> Cases:
     """Return the rows over the number of images of the target ``when``."""
-    sizes = sorted((SIZE, *SIZES))
-    return {f"{size:,} digits": beside_none(RowId(WITH, "plain", DEPTH, norm, "sgd", size=size)) for size in sizes}
+    rows = {size: RowId(WITH, "plain", DEPTH, norm, "sgd", companions, size=size) for size in sorted((SIZE, *SIZES))}
+    return {f"{size:,} digits": beside_none(row) for size, row in rows.items()}
 
 
 AT_FEW: Cases = {f"{size:,} images": beside_none(RowId(WITH, size=size)) for size in FEW}
 TUNED: Cases = {f"{size:,} images": beside_none(RowId(WITH, "fast", size=size)) for size in TUNING_SIZES}
 CONTROLLED: Cases = {f"against {name}": (id_of(WITH), id_of(name)) for name in CONTROLS}
+COMBINED: Cases = {name: (companion_id(name), companion_id(WITHOUT)) for name in combinations() if name != WITHOUT}
+WHOSE = {"": "Companions", "paper": "The paper's companions"}
+KINDS = (("none", ""), ("none", "paper"), ("batch", ""))
+"""Norm layers and companions of the rows of ``when``."""
 LEARNS = "wherever the net without them learns"
 INTERVAL = "the 95 % interval of the paired difference lies below 0"
 RECIPE_CLAIMS = (
@@ -88,12 +95,14 @@ RECIPE_CLAIMS = (
       for name, minutes in MINUTES.items()),
     Claim("Companions lower the error of the net fast with few images", "", "fast-few", partial(helped, AT_FEW),
           f"{INTERVAL}, at {' and '.join(f'{size:,}' for size in FEW)} images; partly: at some"),
-    *(Claim(f"Companions lower the error of plain nets at every depth, {words}, {optimizer}", "", "when",
-            partial(helped, at_depths(optimizer, norm)), f"{INTERVAL}, {LEARNS}; partly: at some depths")
-      for optimizer in OPTIMIZERS for norm, words in NORMS.items()),
-    *(Claim(f"Companions lower the error of a plain net of {DEPTH} layers at every number of images, {words}", "",
-            "when", partial(helped, at_sizes(norm)), f"{INTERVAL}, {LEARNS}; partly: at some numbers")
-      for norm, words in NORMS.items()),
+    *(Claim(f"{WHOSE[of]} lower the error of plain nets at every depth, {NORMS[norm]}, {optimizer}", "", "when",
+            partial(helped, at_depths(optimizer, norm, of)), f"{INTERVAL}, {LEARNS}; partly: at some depths")
+      for optimizer in OPTIMIZERS for norm, of in KINDS),
+    *(Claim(f"{WHOSE[of]} lower the error of a plain net of {DEPTH} layers at every number of images, {NORMS[norm]}",
+            "", "when", partial(helped, at_sizes(norm, of)), f"{INTERVAL}, {LEARNS}; partly: at some numbers")
+      for norm, of in KINDS),
+    Claim("Companions lower the error of NIN of half width with 500 digits, whichever they are", "", "when-companions",
+          partial(helped, COMBINED), f"{INTERVAL}, for every combination; partly: for some"),
     Claim("Companions lower the error of a trained net that is tuned on few images of other classes", "",
           "when-tuning", partial(helped, TUNED), f"{INTERVAL}, {LEARNS}; partly: at some numbers of images"),
     Claim("Companions lower the error of a plain net more than each control does", "", "when-controls",

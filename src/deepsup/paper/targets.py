@@ -7,6 +7,7 @@ from typing import Any
 
 from deepsup.errors import ConfigError, nearest
 from deepsup.paper import readings
+from deepsup.paper.companion_targets import companions
 from deepsup.paper.control_targets import controls
 from deepsup.paper.dense_targets_study import dense
 from deepsup.paper.fast_targets import FAST, fast, few
@@ -53,6 +54,9 @@ TARGETS = {
         "Fig. 2b on a LeNet: test error against the number of training digits", lenet_sizes, readings.gains
     ),
     "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),
+    "when-companions": Target(
+        "Which companions help: ours and the paper's, choice by choice, NIN of half width, 500 digits", companions
+    ),
     "when-tuning": Target("When companions help: a trained net tuned on few images of other classes", tuning),
     "when-controls": Target(
         "What else could explain that companions help: a plain net of 12 layers under controls, MNIST", controls

@@ -14,7 +14,7 @@ from deepsup.paper.reproduce import plan_of
 from deepsup.paper.targets import TARGETS
 from deepsup.paper.verdicts import NOT_RUN
 
-STUDIES_OF_WHEN = ("when", "when-tuning", "when-controls", "fast-few")
+STUDIES_OF_WHEN = ("when", "when-companions", "when-tuning", "when-controls", "fast-few")
 Records = Mapping[tuple[str, str], Mapping[str, Any]]
 
 

@@ -6,6 +6,8 @@ from deepsup.config import Config
 from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.plan import Panel, Place, Plan, Row, at
 from deepsup.paper.row_id import RowId
+from deepsup.paper.table_targets import half
+from deepsup.recipes import FLAT
 from deepsup.studies.study import Method
 
 DEPTHS = (6, 12, 21, 30)
@@ -19,6 +21,8 @@ STEPS, BATCH, SEEDS = 800, 25, 5
 NET = Config(
     data="mnist", network="plain", normalize="standardize", batch_size=BATCH, tensorboard=False, gradient_every=0
 )
+PAPER = {"alpha": (1.0,), "head_lr": 0.01, "schedule": "constant", **FLAT}
+"""Companions as the paper has them, with the alpha that was best on NIN (Fig. 2b)."""
 WIDTHS = [8, 16, 32]
 """Narrow, so that a run of 30 layers stays below two minutes on one thread."""
 
@@ -34,32 +38,47 @@ def when(_preset: str) -> Plan:
         *(Panel("layers", f"{optimizer}, {SIZE} digits", log=False) for optimizer in OPTIMIZERS),
         Panel("training digits", f"sgd, {DEPTH} layers"),
     )
-    pairs = [(row.id, replace(row.id, method=WITHOUT)) for group in groups for row in group if row.id.method == WITH]
+    pairs = [
+        (row.id, replace(row.id, method=WITHOUT, companions=""))
+        for group in groups for row in group if row.id.method == WITH
+    ]  # fmt: skip
     return Plan(tuple(groups), "when", tuple(pairs), panels)
 
 
 def pair(depth: int, norm: str, optimizer: str, size: int) -> tuple[Row, ...]:
-    """Return one net with companions, the library's defaults, and without."""
+    """Return one net with companions, the library's defaults, and without; if it has no norm layers, the paper's too.
+
+    A learning rate is chosen by runs of half as many steps.
+    """
     options = {"depth": depth, "widths": WIDTHS, "norm": norm, "init": "he"}
     config = NET.replace(network_options=options, optimizer=optimizer, train_size=size, epochs=STEPS * BATCH // size)
-    configs = {WITH: config, WITHOUT: config.replace(taps=("none",))}
+    configs = {(WITH, ""): config, (WITHOUT, ""): config.replace(taps=("none",))}
+    if norm == "none":
+        configs[WITH, "paper"] = config.replace(**PAPER)
     what = f"{depth} layers, {NORMS[norm]}, {optimizer}, {size:,} digits"
     return tuple(
         Row(
-            RowId(method, "plain", depth, norm, optimizer, size=size),
-            Method(f"{method}, {what}", at(config, OPTIMIZERS[optimizer]), SEEDS),
+            RowId(method, "plain", depth, norm, optimizer, companions, size=size),
+            Method(f"{line_of(method, companions)}, {what}", at(each, OPTIMIZERS[optimizer]), SEEDS, trial=half),
             differs=f"the net plain, {STEPS} steps of batch {BATCH}",
-            places=places(method, depth, norm, optimizer, size),
+            places=places(RowId(method, "plain", depth, norm, optimizer, companions, size=size)),
         )
-        for method, config in configs.items()
+        for (method, companions), each in configs.items()
     )
 
 
-def places(method: str, depth: int, norm: str, optimizer: str, size: int) -> tuple[Place, ...]:
+def line_of(method: str, companions: str) -> str:
+    """Return what the rows of one line have in common."""
+    return "with the paper's companions" if companions else method
+
+
+def places(row: RowId) -> tuple[Place, ...]:
     """Return where a row is drawn: over depth, over images, or in both panels."""
-    look = ("DSN-" if method == WITH else "CNN-") + ("Softmax" if norm == "none" else "SVM")
-    line, over_depth, over_size = f"{method}, {NORMS[norm]}", list(OPTIMIZERS).index(optimizer), len(OPTIMIZERS)
-    found = [Place(line, depth, over_depth, look)] if size == SIZE else []
-    if depth == DEPTH and optimizer == "sgd":
-        found.append(Place(line, size, over_size, look))
+    look = ("DSN-" if row.method == WITH else "CNN-") + ("Softmax" if row.norm == "none" else "SVM")
+    line = f"{line_of(row.method, row.companions)}, {NORMS[row.norm]}"
+    over_depth, over_size = list(OPTIMIZERS).index(row.optimizer), len(OPTIMIZERS)
+    look = line if row.companions else look
+    found = [Place(line, row.depth or 0, over_depth, look)] if row.size == SIZE else []
+    if row.depth == DEPTH and row.optimizer == "sgd":
+        found.append(Place(line, row.size or 0, over_size, look))
     return tuple(found)

@@ -1,0 +1,51 @@
+"""Which companions help? -> NIN on 500 digits with every combination of three choices, ours and the paper's."""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+from deepsup.config import Config
+from deepsup.paper.fast_targets import WITHOUT
+from deepsup.paper.plan import Plan, Row
+from deepsup.paper.row_id import RowId
+from deepsup.paper.study_targets import HALF_NIN, told, with_steps
+from deepsup.recipes import FLAT
+from deepsup.studies.study import Method
+
+SIZE, SEEDS = 500, 5
+FACTORS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "heads": {
+        "default heads": {},
+        "paper's heads": {"head_lr": 0.01, **{key: value for key, value in FLAT.items() if key != "average"}},
+    },
+    "weights": {"mean": {"average": True}, "sum": {"average": False}},
+    "schedule": {"linear": {"schedule": "linear"}, "constant": {"schedule": "constant"}},
+}
+"""What a companion is, whether the losses are averaged or added, and whether alpha decays: ours first, then the
+paper's (its constant alpha; the decay that it mentions is an option)."""
+BASE = with_steps(HALF_NIN, SIZE).replace(lr=0.03, alpha=(1.0,))
+"""Learning rate and alpha: the paper's companions had the lowest error with these on held-out digits (Fig. 2b, NIN)."""
+
+
+def companions(_preset: str) -> Plan:
+    """Return the net without companions and with those of each combination; both presets are the same."""
+    rows = tuple(
+        Row(id_of(name), Method(f"{name}, half width", {"fixed": config}, SEEDS), differs=told(config))
+        for name, config in combinations().items()
+    )
+    pairs = tuple((row.id, id_of(WITHOUT)) for row in rows if row.id.method != WITHOUT)
+    return Plan((rows,), "when-companions", pairs)
+
+
+def combinations() -> dict[str, Config]:
+    """Return the config without companions, and that of each combination, by the names of their rows."""
+    found = {WITHOUT: BASE.replace(taps=("none",))}
+    for words in product(*FACTORS.values()):
+        settings = [each[word] for each, word in zip(FACTORS.values(), words, strict=True)]
+        found[", ".join(words)] = BASE.replace(**{key: value for each in settings for key, value in each.items()})
+    return found
+
+
+def id_of(name: str) -> RowId:
+    """Return the id of a row of this target."""
+    return RowId(name, "nin-mnist", size=SIZE)
