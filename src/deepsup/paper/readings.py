@@ -68,7 +68,7 @@ def gains(rows: Rows) -> dict[str, Any]:
             continue
         own, theirs = errors(row), errors(rows[base])
         if own and theirs:
-            paper = GAIN_AT_500 if name.size == 500 and not name.companions else None
+            paper = GAIN_AT_500 if name.size == 500 else None
             gain = 100 * (1 - mean(own) / max(mean(theirs), 1e-9))
             label = "gain, " + ("paper's companions, " if name.companions else "") + f"{name.size:,} digits"
             found.append(reading(replace(name, reading="gain"), label, [gain], "%", paper=paper, base=base))

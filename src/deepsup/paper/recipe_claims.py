@@ -1,9 +1,9 @@
 """What our own recipes are to show, and the verdict that the records give on each."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from deepsup.paper.claim_rules import Cases, helped
 from deepsup.paper.companion_targets import combinations
 from deepsup.paper.companion_targets import id_of as companion_id
 from deepsup.paper.control_targets import CONTROLS, id_of
@@ -12,26 +12,17 @@ from deepsup.paper.printed import TABLES
 from deepsup.paper.row_id import RowId
 from deepsup.paper.tuning_targets import CLASSES, PER_CLASS
 from deepsup.paper.verdicts import (
-    NOT_COMPARABLE,
     NOT_REPRODUCED,
-    NOT_RUN,
     REPRODUCED,
     UNKNOWN,
     Claim,
     Judged,
     Record,
-    better,
-    difference,
     estimate,
     find_row,
-    find_test,
-    in_all_or_some,
-    unlearned,
 )
 from deepsup.paper.when_targets import DEPTH, DEPTHS, NORMS, OPTIMIZERS, SIZE, SIZES
 
-Cases = Mapping[str, tuple[RowId, RowId]]
-"""Words for people -> the row with companions and the row that it is compared with."""
 TUNING_SIZES = tuple(CLASSES * each for each in PER_CLASS)
 
 
@@ -46,20 +37,6 @@ def fast_error(name: str, record: Record) -> Judged:
         told += f"; without companions {estimate(plain['values'])}"
     good = row["mean"] <= row["paper"] and longest < MINUTES[name]
     return Judged(told, REPRODUCED if good else NOT_REPRODUCED)
-
-
-def helped(cases: Cases, record: Record) -> Judged:
-    """Judge whether companions lower the error in every case in which the net that they are compared with learns."""
-    told: list[str] = []
-    goes: list[bool] = []
-    for words, (ours, theirs) in cases.items():
-        test = find_test(record, ours, theirs)
-        if test is None:
-            return Judged("; ".join(told), NOT_RUN)
-        why = unlearned(record, theirs)
-        told.append(f"{words}: {why or difference(test)}")
-        goes += [] if why else [better(test)]
-    return Judged("; ".join(told), in_all_or_some(goes) if goes else NOT_COMPARABLE)
 
 
 def beside_none(name: RowId) -> tuple[RowId, RowId]:

@@ -144,7 +144,8 @@ def section(record: Mapping[str, Any], results: Path) -> str:
         tests = [told_test(record, test) for test in record["tests"]]
         lines += ["", table(["paired over seeds, points", "mean", "95 % interval", "p", "n"], tests)]
     if record.get("missing"):
-        lines += ["", f"Not run yet, the same command goes on with them: {', '.join(record['missing'])}."]
+        command = f"`{record['command']} --results {results.name} --resume`"
+        lines += ["", f"Not run yet, {command} goes on with them: {', '.join(record['missing'])}."]
     for finding in record.get("findings", []):
         more = f" {finding['correction']}" if finding.get("correction") else ""
         lines += ["", f"**{finding['statement']}: {finding['verdict']}.** {finding['why']}{more}"]
@@ -157,8 +158,9 @@ def made(record: Mapping[str, Any]) -> str:
     """Say by which command, where and how long."""
     where = record["environment"]
     spent = record.get("training_minutes")
+    kinds = sorted({row.get("made", where)["cpu"] for row in record["rows"]} or {where["cpu"]})
     return (
-        f"`{record['command']}`, {where['cores']} cores ({where['machine']}, {where['cpu']}), Python "
+        f"`{record['command']}`, {where['cores']} cores ({where['machine']}, {' and '.join(kinds)}), Python "
         f"{where['python']}, torch {where['torch']}, deepsup {where['deepsup']}"
         + ("" if spent is None else f"; {spent:g} minutes of training, the search aside")
         + "."
