@@ -14,6 +14,7 @@ from deepsup.cli import main
 from deepsup.errors import RunError
 from deepsup.paper import plan_of, read_record, reproduce
 from deepsup.paper.record_rows import holds, taken
+from deepsup.paper.reproduce import figure_of
 from deepsup.paper.row_id import RowId
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -136,3 +137,11 @@ def test_mistakes_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) ->
     assert "cannot read" in capsys.readouterr().err
     with pytest.raises(RunError, match="no valid 'id'"):
         taken(plan_of("fig2a", "cpu", Path()), {"rows": [{"row": "x"}], "environment": {}}, measured=False)
+
+
+def test_a_figure_of_one_point_per_line_has_bars() -> None:
+    plan = plan_of("fig2b-nin", "cpu", Path())
+    for groups, kind in ((2, "bars"), (3, "lines")):
+        ended = [row for group in plan.groups[:groups] for row in group]
+        entries = [{"row": row.method.name, "paper": None, "mean": 1.0, "deviation": None} for row in ended]
+        assert figure_of(plan, ended, entries)["kind"] == kind

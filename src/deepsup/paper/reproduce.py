@@ -164,8 +164,8 @@ def compared(rows: Mapping[RowId, Mapping[str, Any]], ours: RowId, theirs: RowId
 
 
 def figure_of(plan: Plan, ended: Sequence[Row], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what to draw: lines in the plan's panels, or bars beside the paper's."""
-    if not plan.panels:
+    """Return what to draw: lines in the plan's panels; bars beside the paper's, also where a line has one point yet."""
+    if len({place.x for row in ended for place in row.places}) < 2:
         bars = {row["row"]: {"paper": row["paper"], "ours": row["mean"]} for row in rows}
         return {"kind": "bars", "y": "test error, %", "bars": bars}
     panels: list[dict[str, Any]] = [

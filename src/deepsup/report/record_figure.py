@@ -34,7 +34,8 @@ def draw_record(record: Mapping[str, Any], folder: Path) -> Path | None:
 
 
 def draw_panels(record: Mapping[str, Any], panels: Sequence[Mapping[str, Any]]) -> Drawing:
-    """Draw lines, one panel below the other, with one legend."""
+    """Draw lines, one panel below the other, with one legend; a panel whose rows are not run yet is left out."""
+    panels = [panel for panel in panels if panel["lines"]]
     drawing = Drawing(record["target"], alt_text(record), (WIDTH, 0.8 + 2.6 * len(panels)), (len(panels), 1))
     with drawing as axes:
         labels: dict[str, Any] = {}
