@@ -300,7 +300,7 @@ def test_when_sets_every_net_beside_itself_without_companions() -> None:
             else:
                 assert supervised.replace(taps=("none",)) == bare
                 assert Config().supervision == supervised.supervision  # the library's own companions
-            assert supervised.run.epochs * supervised.data.train_size == 800 * supervised.run.batch_size
+            assert supervised.run.epochs * supervised.data.train_size == 400 * supervised.run.batch_size
             assert supervised.network.options["depth"] == ours.depth
 
 
