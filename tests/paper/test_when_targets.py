@@ -9,7 +9,8 @@ import pytest
 from deepsup.config import Config
 from deepsup.errors import RunError
 from deepsup.paper import plan_of
-from deepsup.paper.companion_targets import combinations
+from deepsup.paper.companion_targets import combinations, effects
+from deepsup.paper.companion_targets import id_of as companion_id
 from deepsup.paper.control_targets import CONTROLS, COST, DECAYS, LONGER, SHUFFLED
 from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.recipe_claims import RECIPE_CLAIMS
@@ -123,7 +124,7 @@ def record_of(target: str, ends: list[float], error: float = 5.0) -> dict:
 
 @pytest.mark.parametrize(("target", "count"), [("when-tuning", 3), ("when-controls", 4), ("when-companions", 8)])
 def test_verdicts_follow_the_record(target: str, count: int) -> None:
-    (claim,) = [claim for claim in RECIPE_CLAIMS if claim.target == target]
+    (claim,) = [claim for claim in RECIPE_CLAIMS if claim.target == target and claim.what.startswith("Companions")]
     verdicts = {
         REPRODUCED: record_of(target, [-1.0] * count),
         PARTLY: record_of(target, [-1.0] + [1.0] * (count - 1)),
@@ -183,3 +184,29 @@ def test_ratios_of_harm_are_geometric_means_over_models_that_train(tmp_path: Pat
     path.write_text("{}")
     with pytest.raises(RunError, match=r"cannot read .*harm\.json"):
         harm_text(path)
+
+
+def test_the_effect_of_a_choice_is_the_mean_over_the_others() -> None:
+    """Errors that are sums of one amount per choice and seed: each amount comes back; a lost seed is left out."""
+    amounts = {
+        "paper's heads": [-1.0, -1.5, -2.0, 0.0, -1.0],
+        "sum": [0.5, 0.5, 0.75, 0.5, 0.25],
+        "constant": [3.0] * 5,
+    }
+    rows = {}
+    for name in combinations():
+        added = [amounts[word] for word in name.split(", ") if word in amounts]
+        rows[companion_id(name)] = {"values": [10 + seed + sum(each[seed] for each in added) for seed in range(5)]}
+    found = {RowId.of(row).method: row["values"] for row in effects(rows)["rows"]}
+    for factor, amount in zip(("heads", "weights", "schedule"), amounts.values(), strict=True):
+        assert found[factor] == pytest.approx(amount)
+    (claim,) = [claim for claim in RECIPE_CLAIMS if claim.what.startswith("The paper's side of each choice")]
+    judged = claim.judge({"rows": [], "readings": effects(rows)["rows"]})
+    assert judged.verdict == PARTLY
+    assert "sum instead of mean: +0.50 points" in judged.found
+    rows[companion_id("default heads, sum, linear")]["values"][1] = None
+    lost = {RowId.of(row).method: row["values"] for row in effects(rows)["rows"]}
+    assert lost["heads"] == pytest.approx([-1.0, -2.0, 0.0, -1.0])
+    del rows[companion_id(WITHOUT)]
+    assert effects(rows) == {}
+    assert claim.judge({"rows": [], "readings": []}).verdict == NOT_RUN

@@ -1,12 +1,17 @@
-"""Which companions help? -> NIN on 500 digits with every combination of three choices, ours and the paper's."""
+"""Which companions help? -> NIN on 500 digits with every combination of three choices, ours and the paper's.
+
+The combinations are a factorial design: each choice is judged over all combinations of the others.
+"""
 
 from collections.abc import Mapping
 from itertools import product
+from statistics import mean
 from typing import Any
 
 from deepsup.config import Config
 from deepsup.paper.fast_targets import WITHOUT
 from deepsup.paper.plan import Plan, Row
+from deepsup.paper.readings import Rows, reading
 from deepsup.paper.row_id import RowId
 from deepsup.paper.study_targets import HALF_NIN, told, with_steps
 from deepsup.recipes import FLAT
@@ -44,6 +49,25 @@ def combinations() -> dict[str, Config]:
         settings = [each[word] for each, word in zip(FACTORS.values(), words, strict=True)]
         found[", ".join(words)] = BASE.replace(**{key: value for each in settings for key, value in each.items()})
     return found
+
+
+def effects(rows: Rows) -> dict[str, Any]:
+    """Read what the paper's side of each choice does: its error minus ours, seed by seed, mean over the other choices.
+
+    A seed that diverged with one of the combinations is left out.
+    """
+    errors = {name: rows[id_of(name)]["values"] for name in combinations() if id_of(name) in rows}
+    if not errors.keys() >= combinations().keys():
+        return {}
+    ended = [seed for seed in range(SEEDS) if all(values[seed] is not None for values in errors.values())]
+    found = []
+    for place, (factor, (ours, theirs)) in enumerate(FACTORS.items()):
+        sides = [[errors[name] for name in errors if name != WITHOUT and name.split(", ")[place] == side]
+                 for side in (theirs, ours)]  # fmt: skip
+        values = [mean(each[seed] for each in sides[0]) - mean(each[seed] for each in sides[1]) for seed in ended]
+        label = f"{theirs} instead of {ours}, over all other choices"
+        found.append(reading(RowId(factor, reading="effect"), label, values, "points of test error"))
+    return {"rows": found}
 
 
 def id_of(name: str) -> RowId:

@@ -7,7 +7,7 @@ from typing import Any
 
 from deepsup.errors import ConfigError, nearest
 from deepsup.paper import readings
-from deepsup.paper.companion_targets import companions
+from deepsup.paper.companion_targets import companions, effects
 from deepsup.paper.control_targets import controls
 from deepsup.paper.dense_targets_study import dense
 from deepsup.paper.fast_targets import FAST, fast, few
@@ -55,7 +55,8 @@ TARGETS = {
     ),
     "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),
     "when-companions": Target(
-        "Which companions help: ours and the paper's, choice by choice, NIN of half width, 500 digits", companions
+        "Which companions help: ours and the paper's, choice by choice, NIN of half width, 500 digits", companions,
+        effects,
     ),
     "when-tuning": Target("When companions help: a trained net tuned on few images of other classes", tuning),
     "when-controls": Target(
