@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from statistics import mean, stdev
 from typing import Any
 
@@ -76,8 +77,10 @@ def gains(rows: Rows) -> dict[str, Any]:
 
 
 def test_errors(run: RunFolder) -> dict[str, Any]:
-    """Measure a run for Fig. 2a: its test error after every epoch."""
-    return {"test_errors": [each["test_error"] for each in run.metrics if "test_error" in each]}
+    """Measure a run for Fig. 2a: its test error after every epoch, and the minutes of training until then."""
+    tested = [each for each in run.metrics if "test_error" in each]
+    minutes = accumulate(each["seconds"] / 60 for each in tested)
+    return {"test_errors": [each["test_error"] for each in tested], "minutes": list(minutes)}
 
 
 def course(rows: Rows) -> dict[str, Any]:
@@ -96,9 +99,12 @@ def course(rows: Rows) -> dict[str, Any]:
         base = f"CNN-{method.partition('-')[2]}"
         ends = [curve[-1] for curve in curves.get(base, [])]
         epochs = [first_within(curve, 1.1 * end) for curve, end in zip(curves[method], ends, strict=False)]
-        label = f"{method}, epochs to within 10 % of the CNN's last error"
-        if epochs:
-            read.append(reading(RowId(method, reading="epochs"), label, epochs, "epochs"))
+        taken = [
+            spent[epoch - 1] for spent, epoch in zip(measured(rows[RowId(method)], "minutes"), epochs, strict=False)
+        ]
+        for unit, values in (("epochs", epochs), ("minutes", taken)):
+            label = f"{method}, {unit} to within 10 % of the CNN's last error"
+            read += [reading(RowId(method, reading=unit), label, values, unit)] if values else []
     return {"rows": read, "figure": {"kind": "lines", "x": "epoch", "y": "test error, %", "lines": lines}}
 
 
