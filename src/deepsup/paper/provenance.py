@@ -14,7 +14,7 @@ HISTORY: dict[str, tuple[int | None, str]] = {
     **dict.fromkeys(("fig2a-nin", "fig2c-nin", "robustness-nin", "pretraining-nin", "l1-l2-nin"),
                     (0, "net, budget and candidates were set by runs on 5,000 held-out training digits")),
     **dict.fromkeys(("gradient-variance", "fig3"),
-                    (1, "net and budget were set by a run on 5,000 held-out training images")),
+                    (1, "the net was set by a run on 5,000 held-out training images, the budget by the time that a run takes")),
     "dense": (1, "settings with which the net learns at all were found with probability targets, on test scenes"),
     "when": (0, "widths and steps were set by the time that a run takes"),
     "when-companions": (0, "learning rate and alpha: the best of the paper's companions on held-out digits, fig2b-nin"),

@@ -190,11 +190,11 @@ def cifar_pair(preset: str) -> Plan:
     if preset == "cpu":
         # softmax: under the squared hinge this net needs more steps before it learns
         config = full.replace(
-            network_options=HALF_NIN.network.options, train_size=5000, epochs=10, batch_size=25,
+            network_options=HALF_NIN.network.options, train_size=5000, epochs=5, batch_size=25,
             anneal="triangular", anneal_at=(), norms=False, balance=1.0, schedule="constant", normalize="standardize",
             taps=("conv1", "conv2", "conv3"),
         )  # fmt: skip
-        chosen, loss, cut = (0.01, 0.03), "Softmax", {"epochs": 4}
+        chosen, loss, cut = (0.01, 0.03), "Softmax", {"epochs": 2}
         differs = f"{differences(config, full)}; softmax; no |w|^2, alpha "
         differs += "constant; taps on the raw convolutions, as the authors' code has them"
     names = (f"DSN-{loss}", f"CNN-{loss}")
