@@ -20,7 +20,7 @@ from deepsup.paper.record_rows import told_row
 from deepsup.paper.reproduce import compared
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import NAMES, STUDIES, TARGETS
-from deepsup.recipes import FLAT, RECIPES
+from deepsup.recipes import PAPER_COMPANIONS, RECIPES
 from deepsup.runs.folder import RunFolder
 from deepsup.studies.study import Job, Outcome
 
@@ -294,9 +294,7 @@ def test_when_sets_every_net_beside_itself_without_companions() -> None:
         for supervised, bare in zip(by_id[ours].choices.values(), by_id[theirs].choices.values(), strict=True):
             if ours.companions:
                 assert ours.norm == "none"
-                assert supervised == bare.replace(
-                    taps=supervised.supervision.taps, alpha=(1.0,), head_lr=0.01, schedule="constant", **FLAT
-                )
+                assert supervised == bare.replace(taps=supervised.supervision.taps, **PAPER_COMPANIONS)
             else:
                 assert supervised.replace(taps=("none",)) == bare
                 assert Config().supervision == supervised.supervision  # the library's own companions

@@ -16,10 +16,10 @@ from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.recipe_claims import RECIPE_CLAIMS
 from deepsup.paper.reproduce import repeat, reproduce
 from deepsup.paper.row_id import RowId
-from deepsup.paper.size_targets import PAPER_COMPANIONS
 from deepsup.paper.summary import BEGIN, END, summarise
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_REPRODUCED, NOT_RUN, PARTLY, REPRODUCED
 from deepsup.paper.when_page import harm_text, when_block
+from deepsup.recipes import PAPER_COMPANIONS
 from deepsup.training.build import build_net
 
 
@@ -69,9 +69,7 @@ def test_combinations_lead_from_the_defaults_to_the_papers_companions() -> None:
     assert (bare.supervision.taps, bare.replace(taps=first.supervision.taps)) == (("none",), first)
     assert first.supervision == default.supervision
     assert first.objective == default.replace(alpha=(1.0,)).objective
-    assert others[-1] == PAPER_COMPANIONS.replace(
-        train_size=500, epochs=60, network_options=first.network.options, lr=0.03, alpha=(1.0,)
-    )
+    assert others[-1] == first.replace(**PAPER_COMPANIONS)
     assert len({str(config) for config in found.values()}) == len(found) == 9
     words = [name.split(", ") for name in list(found)[1:]]
     assert [len(set(each)) for each in zip(*words, strict=True)] == [2, 2, 2]

@@ -6,10 +6,9 @@ from dataclasses import replace
 from deepsup.paper.plan import Panel, Place, Plan, Row
 from deepsup.paper.row_id import RowId
 from deepsup.paper.study_targets import CANDIDATES, NIN, Candidates, candidates, digits, four, told, with_steps
-from deepsup.recipes import FLAT
+from deepsup.recipes import PAPER_COMPANIONS
 from deepsup.studies.study import Method
 
-PAPER_COMPANIONS = NIN.replace(head_lr=0.01, schedule="constant", **FLAT)
 SEEDS = {500: 10, 250: 5, 1000: 5, 2000: 5, 5000: 5}
 """Number of digits -> seeds, in the order in which they are run."""
 PAPER_CANDIDATES: Candidates = {
@@ -26,7 +25,7 @@ def sizes(preset: str) -> Plan:
         return paper_sizes()
     net = NIN.network.name
     groups = [sized(candidates(with_steps(NIN, size), CANDIDATES, seeds), net, size) for size, seeds in SEEDS.items()]
-    as_printed = candidates(with_steps(PAPER_COMPANIONS, 500), PAPER_CANDIDATES, SEEDS[500])
+    as_printed = candidates(with_steps(NIN.replace(**PAPER_COMPANIONS), 500), PAPER_CANDIDATES, SEEDS[500])
     groups.insert(1, sized(as_printed, net, 500, companions="paper"))
     pairs = pairs_of(net, SEEDS)
     pairs += [(replace(ours, companions="paper"), theirs) for ours, theirs in pairs_of(net, (500,))]

@@ -6,7 +6,7 @@ from deepsup.config import Config
 from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.plan import Panel, Place, Plan, Row, at
 from deepsup.paper.row_id import RowId
-from deepsup.recipes import FLAT
+from deepsup.recipes import PAPER_COMPANIONS
 from deepsup.studies.study import Method
 
 DEPTHS = (6, 12, 21, 30)
@@ -20,8 +20,6 @@ STEPS, BATCH, SEEDS = 400, 25, 5
 NET = Config(
     data="mnist", network="plain", normalize="standardize", batch_size=BATCH, tensorboard=False, gradient_every=0
 )
-PAPER = {"alpha": (1.0,), "head_lr": 0.01, "schedule": "constant", **FLAT}
-"""Companions as the paper has them, with the alpha that was best on NIN (Fig. 2b)."""
 WIDTHS = [8, 16, 32]
 """Narrow, so that a run of 30 layers stays below a minute on one thread."""
 
@@ -50,7 +48,7 @@ def pair(depth: int, norm: str, optimizer: str, size: int) -> tuple[Row, ...]:
     config = NET.replace(network_options=options, optimizer=optimizer, train_size=size, epochs=STEPS * BATCH // size)
     configs = {(WITH, ""): config, (WITHOUT, ""): config.replace(taps=("none",))}
     if norm == "none":
-        configs[WITH, "paper"] = config.replace(**PAPER)
+        configs[WITH, "paper"] = config.replace(**PAPER_COMPANIONS)
     what = f"{depth} layers, {NORMS[norm]}, {optimizer}, {size:,} digits"
     return tuple(
         Row(
