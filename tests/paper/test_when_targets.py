@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from deepsup.paper.reproduce import repeat, reproduce
 from deepsup.paper.row_id import RowId
 from deepsup.paper.summary import BEGIN, END, summarise
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_REPRODUCED, NOT_RUN, PARTLY, REPRODUCED
-from deepsup.paper.when_page import harm_text, when_block
+from deepsup.paper.when_page import errors_table, harm_text, when_block
 from deepsup.recipes import PAPER_COMPANIONS
 from deepsup.training.build import build_net
 
@@ -169,6 +170,23 @@ def test_the_page_shows_a_record_with_its_figure(tmp_path: Path) -> None:
     assert "Partly." in text
     assert f"![A title](../{tmp_path.name}/when-tuning-cpu.png)" in text
     assert "reproduce when-tuning" not in text
+
+
+def test_the_errors_of_when_stand_side_by_side() -> None:
+    bare = RowId(WITHOUT, "plain", 12, "none", "sgd", size=1000)
+    ids = (
+        bare,
+        replace(bare, method=WITH),
+        replace(bare, method=WITH, companions="paper"),
+        replace(bare, norm="batch"),
+    )
+    errors = [(30.04, 1.0), (20.0, 2.0), (10.0, 0.25), (5.0, 0.5)]
+    rows = [{"id": each.to_dict(), "mean": middle, "deviation": deviation}
+            for each, (middle, deviation) in zip(ids, errors, strict=True)]  # fmt: skip
+    assert errors_table({"rows": rows}).splitlines()[-2:] == [
+        "| 12 layers, no norm layers, sgd, 1,000 digits | 30.0 ± 1.0 | 20.0 ± 2.0 | 10.0 ± 0.2 |",
+        "| 12 layers, BatchNorm, sgd, 1,000 digits | 5.0 ± 0.5 |  |  |",
+    ]
 
 
 def test_ratios_of_harm_are_geometric_means_over_models_that_train(tmp_path: Path) -> None:

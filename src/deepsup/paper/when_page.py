@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from math import exp, log
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from deepsup.errors import RunError
+from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.plan import minutes
 from deepsup.paper.recipe_claims import RECIPE_CLAIMS
 from deepsup.paper.reproduce import plan_of
+from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import TARGETS
 from deepsup.paper.verdicts import NOT_RUN
+from deepsup.paper.when_targets import NORMS
 
 STUDIES_OF_WHEN = ("when", "when-companions", "when-tuning", "when-controls", "fast-few")
 Records = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -37,7 +41,20 @@ def study_text(name: str, record: Mapping[str, Any] | None, results: Path) -> st
              for what, found, verdict in judged]  # fmt: skip
     picture = f"{name}-cpu.png"
     figure = [f"![{record['title']}](../{results.name}/{picture})"] if (results / picture).is_file() else []
-    return "\n\n".join([title, "\n".join(lines), *figure])
+    tables = [errors_table(record)] if name == "when" else []
+    return "\n\n".join([title, "\n".join(lines), *tables, *figure])
+
+
+def errors_table(record: Mapping[str, Any]) -> str:
+    """Return the test errors of ``when``, one net per line: without companions, with ours and with the paper's."""
+    rows = {RowId.of(row): row for row in record["rows"]}
+    lines = ["| net | without companions | with companions | with the paper's companions |", "|---|---|---|---|"]
+    for bare in [each for each in rows if each.method == WITHOUT]:
+        net = f"{bare.depth} layers, {NORMS[bare.norm]}, {bare.optimizer}, {bare.size:,} digits"
+        beside = (bare, replace(bare, method=WITH), replace(bare, method=WITH, companions="paper"))
+        cells = [f"{rows[each]['mean']:.1f} ± {rows[each]['deviation']:.1f}" if each in rows else "" for each in beside]
+        lines.append(f"| {net} | {' | '.join(cells)} |")
+    return "Test error in %, mean and deviation over seeds:\n\n" + "\n".join(lines)
 
 
 def harm_text(path: Path) -> str:

@@ -32,8 +32,8 @@ def when(_preset: str) -> Plan:
     ]  # fmt: skip
     groups += [tuple(row for norm in NORMS for row in pair(DEPTH, norm, "sgd", size)) for size in SIZES]
     panels = (
-        *(Panel("layers", f"{optimizer}, {SIZE} digits", log=False) for optimizer in OPTIMIZERS),
-        Panel("training digits", f"sgd, {DEPTH} layers"),
+        *(Panel("layers", f"{name}, {SIZE} digits", log=False) for name in ("SGD", "AdamW")),
+        Panel("training digits", f"SGD, {DEPTH} layers"),
     )
     pairs = [
         (row.id, replace(row.id, method=WITHOUT, companions=""))
