@@ -184,6 +184,10 @@ def test_a_base_at_chance_is_never_a_number(tmp_path: Path) -> None:
         "readings": [number(RowId("DSN-SVM", reading="variance", layer="conv1"), 2.45e6)],
     }
     assert claim_verdict("The first convolution's", "gradient-variance", ratio) == PARTLY
+    ratio["rows"][0]["chosen_on"] = {"further": "looked further: no candidate learned"}
+    assert claim_verdict("The first convolution's", "gradient-variance", ratio) == NOT_COMPARABLE
+    ratio["rows"][0]["chosen_on"] = {"further": "looked further: a candidate learned"}
+    assert claim_verdict("The first convolution's", "gradient-variance", ratio) == PARTLY
     ratio["rows"][0]["mean"] = 90.0
     assert claim_verdict("The first convolution's", "gradient-variance", ratio) == NOT_COMPARABLE
     for page in ("RESULTS.md", "README.md"):

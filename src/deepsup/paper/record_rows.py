@@ -13,7 +13,7 @@ from deepsup.paper.plan import Plan, Row
 from deepsup.paper.provenance import chosen_on
 from deepsup.paper.readings import Measure
 from deepsup.paper.row_id import RowId
-from deepsup.paper.verdicts import at_chance, guessing
+from deepsup.paper.verdicts import NONE_LEARNED, ONE_LEARNED, at_chance, guessing
 from deepsup.runs.environment import environment_now
 from deepsup.runs.folder import RunFolder
 from deepsup.studies.study import ROUNDS, Outcome, widened
@@ -84,8 +84,7 @@ def looked_further(outcome: Outcome) -> dict[str, Any]:
     if not outcome.rounds:
         return {}
     good = learned(outcome.config, min(outcome.search.values()))
-    said = f"looked further: {'a candidate' if good else 'no candidate'} learned"
-    return {"candidates": len(outcome.search), "further": said}
+    return {"candidates": len(outcome.search), "further": ONE_LEARNED if good else NONE_LEARNED}
 
 
 def learned(config: Config, error: float) -> bool:

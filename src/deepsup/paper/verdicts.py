@@ -14,6 +14,8 @@ CORRECTED = "corrected"
 NOT_COMPARABLE = "not comparable"
 """The base of the comparison did not learn."""
 NOT_RUN = "not run"
+ONE_LEARNED, NONE_LEARNED = (f"looked further: {which} candidate learned" for which in ("a", "no"))
+"""What a row says whose planned candidates all were at chance."""
 Record = Mapping[str, Any]
 Entry = Mapping[str, Any]
 
@@ -71,11 +73,15 @@ def find_test(record: Record, ours: RowId, theirs: RowId) -> Entry | None:
 
 
 def unlearned(record: Record, base: RowId) -> str:
-    """Say that a row did not learn, or nothing."""
+    """Say that a row did not learn, or that none of its candidates did before its seeds were trained; or nothing."""
     row = find_row(record, base)
-    if row is None or "guessing" not in row or not at_chance(row["mean"], row["guessing"]):
+    if row is None or "guessing" not in row:
         return ""
-    return f"{row['row']} did not learn ({row['mean']:.1f} % error)"
+    if at_chance(row["mean"], row["guessing"]):
+        return f"{row['row']} did not learn ({row['mean']:.1f} % error)"
+    if row.get("chosen_on", {}).get("further") == NONE_LEARNED:
+        return f"{row['row']} did not learn with any candidate on held-out images ({row['mean']:.1f} % test error)"
+    return ""
 
 
 def not_comparable(record: Record, entry: Entry) -> str:
