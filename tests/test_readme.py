@@ -78,3 +78,18 @@ def test_what_the_readme_says_of_harm_is_the_record() -> None:
         if row["trains"]:
             cells = f"| {row['model']} | {row['optimizer']} | {row['plain_mean']:.1f} | {row['supervised_mean']:.1f} |"
             assert cells in page, cells
+
+
+def test_what_the_readme_says_of_depth_is_the_record() -> None:
+    record = json.loads((ROOT / "results" / "when-cpu.json").read_text())
+    page = (ROOT / "README.md").read_text()
+    means = {
+        (row["id"]["depth"], row["id"]["method"], row["id"].get("companions")): f"{row['mean']:.1f}"
+        for row in record["rows"]
+        if (row["id"]["norm"], row["id"]["optimizer"], row["id"]["size"]) == ("none", "sgd", 500)
+    }
+    kinds = (("without companions", None), ("with companions", None), ("with companions", "paper"))
+    for depth in (6, 12, 21):
+        bare, ours, papers = (means[depth, *kind] for kind in kinds)
+        assert f"{depth} layers {bare}, {ours} and {papers} %" in page
+    assert f"the paper's have {means[30, 'with companions', 'paper']} %" in page
