@@ -181,10 +181,10 @@ def test_the_errors_of_when_stand_side_by_side() -> None:
         replace(bare, norm="batch"),
     )
     errors = [(30.04, 1.0), (20.0, 2.0), (10.0, 0.25), (5.0, 0.5)]
-    rows = [{"id": each.to_dict(), "mean": middle, "deviation": deviation}
+    rows = [{"id": each.to_dict(), "mean": middle, "deviation": deviation, "values": [middle, 15.0, None]}
             for each, (middle, deviation) in zip(ids, errors, strict=True)]  # fmt: skip
     assert errors_table({"rows": rows}).splitlines()[-2:] == [
-        "| 12 layers, no norm layers, sgd, 1,000 digits | 30.0 ± 1.0 | 20.0 ± 2.0 | 10.0 ± 0.2 |",
+        "| 12 layers, no norm layers, sgd, 1,000 digits | 30.0 ± 1.0 | 20.0 ± 2.0 (1 of 2) | 10.0 ± 0.2 (1 of 2) |",
         "| 12 layers, BatchNorm, sgd, 1,000 digits | 5.0 ± 0.5 |  |  |",
     ]
 

@@ -52,9 +52,19 @@ def errors_table(record: Mapping[str, Any]) -> str:
     for bare in [each for each in rows if each.method == WITHOUT]:
         net = f"{bare.depth} layers, {NORMS[bare.norm]}, {bare.optimizer}, {bare.size:,} digits"
         beside = (bare, replace(bare, method=WITH), replace(bare, method=WITH, companions="paper"))
-        cells = [f"{rows[each]['mean']:.1f} ± {rows[each]['deviation']:.1f}" if each in rows else "" for each in beside]
+        cells = [f"{rows[each]['mean']:.1f} ± {rows[each]['deviation']:.1f}{lower(rows[each], rows[bare])}"
+                 if each in rows else "" for each in beside]  # fmt: skip
         lines.append(f"| {net} | {' | '.join(cells)} |")
-    return "Test error in %, mean and deviation over seeds:\n\n" + "\n".join(lines)
+    said = "Test error in %, mean and deviation over seeds; in brackets, in how many seeds it is lower than without"
+    return f"{said} companions:\n\n" + "\n".join(lines)
+
+
+def lower(row: Mapping[str, Any], bare: Mapping[str, Any]) -> str:
+    """Say in how many seeds a row has less error than the row without companions; of that row itself, nothing."""
+    if row is bare:
+        return ""
+    pairs = [(a, b) for a, b in zip(row["values"], bare["values"], strict=True) if a is not None and b is not None]
+    return f" ({sum(a < b for a, b in pairs)} of {len(pairs)})"
 
 
 def harm_text(path: Path) -> str:
