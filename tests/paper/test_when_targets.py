@@ -167,7 +167,7 @@ def test_the_page_shows_a_record_with_its_figure(tmp_path: Path) -> None:
     (tmp_path / "when-tuning-cpu.png").write_bytes(b"")
     text = when_block({("when-tuning", "cpu"): record_of("when-tuning", [-1.0, 1.0, 1.0])}, tmp_path)
     assert "250 images: -1.50 points (95 % -2.00 to -1.00, n 5)" in text
-    assert "Partly." in text
+    assert "**Shown in part.**" in text
     assert f"![A title](../{tmp_path.name}/when-tuning-cpu.png)" in text
     assert "reproduce when-tuning" not in text
 

@@ -80,7 +80,7 @@ def unlearned(record: Record, base: RowId) -> str:
     if at_chance(row["mean"], row["guessing"]):
         return f"{row['row']} did not learn ({row['mean']:.1f} % error)"
     if row.get("chosen_on", {}).get("further") == NONE_LEARNED:
-        return f"{row['row']} did not learn with any candidate on held-out images ({row['mean']:.1f} % test error)"
+        return f"{row['row']} learned at no rate on held-out images ({row['mean']:.1f} % test error)"
     return ""
 
 
