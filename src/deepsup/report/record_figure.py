@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from deepsup.report.insight_figures import draw_maps
 from deepsup.report.read import read_run
@@ -69,8 +69,9 @@ def draw_lines(axes: Axes, panel: Mapping[str, Any]) -> None:
     values = [number(y) for line in panel["lines"].values() for y in line["y"] if y is not None]
     if values and max(values) > 15 * min(values) > 0:  # a grid of rates ends where nothing is learned
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_minor_locator(NullLocator())
     tidy(axes, panel["x"], panel["y"])
     if panel.get("title"):
         axes.set_title(panel["title"], fontsize=10)
