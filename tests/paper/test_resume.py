@@ -13,10 +13,12 @@ import pytest
 from deepsup.cli import main
 from deepsup.errors import RunError
 from deepsup.paper import plan_of, read_record, reproduce
+from deepsup.paper.fast_targets import FAST
 from deepsup.paper.readings import course
 from deepsup.paper.record_rows import holds, taken
 from deepsup.paper.reproduce import figure_of
 from deepsup.paper.row_id import RowId
+from deepsup.paper.summary import not_run
 
 RESULTS = Path(__file__).parents[2] / "results"
 TARGET, RUNS = "fig2a", "smoke-fig2a-cpu"  # it reads more off its runs than their errors
@@ -157,3 +159,18 @@ def test_a_course_tells_epochs_and_minutes_to_the_error_of_the_cnn() -> None:
     assert (found["DSN-Softmax", "epochs"], found["DSN-Softmax", "minutes"]) == ([2], [2.5])
     assert (found["CNN-Softmax", "epochs"], found["CNN-Softmax", "minutes"]) == ([3], [4.0])
     assert found["CNN-SVM", "epochs"] == [3]  # a loss whose DSN is not run yet
+
+
+def test_what_is_left_of_a_record_is_listed_with_the_command_that_goes_on(whole: dict[str, Any]) -> None:
+    first = {**whole, "rows": [row for row in whole["rows"] if row["id"]["method"] != "DSN-SVM"]}
+    listed = not_run({("fig2a", "cpu"): first}, Path("records"))
+    assert "`deepsup reproduce fig2a --preset cpu --jobs 2 --results records --resume` (row left: 1)" in listed
+    assert "`deepsup reproduce fast-mnist --preset cpu --jobs 1 --results records`" in listed
+    assert "reproduce fig2a " not in not_run({("fig2a", "cpu"): whole}, Path("records"))
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_the_timed_rows_with_companions_are_not_trained_again(name: str) -> None:
+    """Their records are older than the rows without companions."""
+    record = read_record(RESULTS / f"{name}-cpu.json")
+    assert {RowId.of(row) for row in record["rows"]} == set(taken(plan_of(name, "cpu", Path()), record, measured=False))

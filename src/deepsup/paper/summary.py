@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 from deepsup.errors import RunError
 from deepsup.files import write_whole
 from deepsup.paper.claims import CLAIMS, verdict
+from deepsup.paper.fast_targets import FAST
 from deepsup.paper.plan import minutes
 from deepsup.paper.provenance import chosen_words
 from deepsup.paper.recipe_claims import RECIPE_CLAIMS
 from deepsup.paper.reproduce import plan_of, read_record
+from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import NAMES, TARGETS
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_RUN, Claim, not_comparable
 from deepsup.paper.when_page import when_block
@@ -93,7 +96,7 @@ def results_text(records: Records, results: Path) -> str:
     parts += ["\n## Recipes of ours\n", verdict_table(records, RECIPE_CLAIMS, OURS)]
     for name in NAMES:
         parts += [section(record, results) for (target, _), record in records.items() if target == name]
-    return "\n".join([*parts, not_run(records)]).rstrip() + "\n"
+    return "\n".join([*parts, not_run(records, results)]).rstrip() + "\n"
 
 
 def settings_text(records: Records) -> str:
@@ -208,17 +211,22 @@ def plain(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
 
-def not_run(records: Records) -> str:
-    """List what no record stands for: the command, and about how many hours on two cores."""
+def not_run(records: Records, results: Path) -> str:
+    """List what no record stands for, targets and single rows: the command, and about how many hours on two cores."""
     lines = []
     for name in TARGETS:
         plans = {preset: plan_of(name, preset, Path()) for preset in ("cpu", "paper")}
         if plans["cpu"].runs == plans["paper"].runs:  # both presets are the same
             del plans["paper"]
+        jobs = 1 if name in FAST else 2  # these are timed: a run has both cores
         for preset, plan in plans.items():
-            if (name, preset) not in records:
-                command = f"`deepsup reproduce {name} --preset {preset} --jobs 2`"
-                lines.append([command, f"{minutes(plan) / 60:,.1f}"])
+            ended = {RowId.of(row) for row in records.get((name, preset), {"rows": []})["rows"]}
+            left = replace(
+                plan, groups=tuple(tuple(row for row in group if row.id not in ended) for group in plan.groups)
+            )
+            command = f"deepsup reproduce {name} --preset {preset} --jobs {jobs} --results {results.name}"
+            more = f" --resume` (row{'s' * (len(left.rows) > 1)} left: {len(left.rows)})" if ended else "`"
+            lines += [[f"`{command}{more}", f"{minutes(left) / 60:,.1f}"]] if left.rows else []
     return "\n## Not run\n\n" + table(["command", "about hours on two cores"], lines)
 
 
