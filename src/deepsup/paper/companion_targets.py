@@ -59,7 +59,7 @@ def effects(rows: Rows) -> dict[str, Any]:
     errors = {name: rows[id_of(name)]["values"] for name in combinations() if id_of(name) in rows}
     if not errors.keys() >= combinations().keys():
         return {}
-    ended = [seed for seed in range(SEEDS) if all(values[seed] is not None for values in errors.values())]
+    ended = [place for place, seed in enumerate(zip(*errors.values(), strict=True)) if None not in seed]
     found = []
     for place, (factor, (ours, theirs)) in enumerate(FACTORS.items()):
         sides = [[errors[name] for name in errors if name != WITHOUT and name.split(", ")[place] == side]
