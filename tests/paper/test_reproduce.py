@@ -253,6 +253,37 @@ def test_a_study_on_digits_trains_nin_and_a_lenet(name: str) -> None:
     assert {config.network.options.get("init") for row in full.rows for config in row.method.choices.values()} == {None}
 
 
+def test_fig2a_and_the_tables_train_the_papers_companions() -> None:
+    """Flat maps, added losses, a constant alpha, a hundredth of the rate: in every row of a DSN, and in no other."""
+    for target in ("fig2a-nin", "fig2c-nin", *TABLES):
+        for row in plan_of(target, "cpu", Path()).rows:
+            dsn = row.id.method.startswith("DSN")
+            for config in row.method.choices.values():
+                assert (config.supervision.taps == ("none",)) == (not dsn)
+                if dsn:
+                    assert config == config.replace(**{**PAPER_COMPANIONS, "alpha": config.objective.alpha})
+
+
+def test_robustness_on_nin_has_two_kinds_of_companions() -> None:
+    """The same grid, net and seeds for all; the paper's companions come first, with the nets without companions."""
+    first, second = plan_of("robustness-nin", "cpu", Path()).groups
+    lines = {(row.id.method, row.id.companions) for row in first}
+    assert lines == {("CNN-Softmax", ""), ("CNN-SVM", ""), ("DSN-Softmax", "paper"), ("DSN-SVM", "paper")}
+    assert {(row.id.method, row.id.companions) for row in second} == {("DSN-Softmax", ""), ("DSN-SVM", "")}
+    grids: dict[tuple[str, str], list[float]] = {}
+    for row in (*first, *second):
+        (config,) = row.method.choices.values()
+        assert (config.optimizer.lr, row.method.seeds) == (row.id.lr, 3)
+        kind = "paper" if config.supervision.pool == "none" else ""
+        assert kind == row.id.companions
+        assert not row.id.companions or config.objective.alpha == ((1.0,) if "Softmax" in row.id.method else (0.3,))
+        grids.setdefault((row.id.method, row.id.companions), []).append(config.optimizer.lr)
+    assert len(grids) == 6
+    for loss, best in (("Softmax", 0.03), ("SVM", 0.003)):  # the CNN's rate, as fig2b-nin chose it
+        (grid,) = {tuple(grid) for (method, _), grid in grids.items() if method.endswith(loss)}
+        assert [round(lr / best, 2) for lr in grid] == [0.03, 0.1, 0.33, 1.0, 3.33, 10.0]
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_has_one_budget(name: str) -> None:
     """The same images, epochs and batches for every row; NIN with and without companions has as many candidates."""

@@ -14,11 +14,13 @@ from deepsup.cli import main
 from deepsup.errors import RunError
 from deepsup.paper import plan_of, read_record, reproduce
 from deepsup.paper.fast_targets import FAST
+from deepsup.paper.printed import TABLES
 from deepsup.paper.readings import course
 from deepsup.paper.record_rows import holds, taken
 from deepsup.paper.reproduce import figure_of
 from deepsup.paper.row_id import RowId
 from deepsup.paper.summary import not_run
+from deepsup.paper.targets import TARGETS, no_reading
 
 RESULTS = Path(__file__).parents[2] / "results"
 TARGET, RUNS = "fig2a", "smoke-fig2a-cpu"  # it reads more off its runs than their errors
@@ -174,3 +176,45 @@ def test_the_timed_rows_with_companions_are_not_trained_again(name: str) -> None
     """Their records are older than the rows without companions."""
     record = read_record(RESULTS / f"{name}-cpu.json")
     assert {RowId.of(row) for row in record["rows"]} == set(taken(plan_of(name, "cpu", Path()), record, measured=False))
+
+
+def test_some_rows_are_trained_and_none_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Row by row, without --resume: the second command keeps the row of the first and does not train it again."""
+    words = ["reproduce", "mnist", "--preset", "smoke", "--out", str(tmp_path), "--results", str(tmp_path / "results")]
+    assert main([*words, "--rows", "NIN"]) == 0
+    kept = tmp_path / "results" / "mnist-smoke.json"
+    (first,) = json.loads(kept.read_text())["rows"]
+    assert first["id"]["method"] == "NIN"
+    shutil.rmtree(tmp_path / "smoke-mnist-cpu")
+    assert main([*words, "--rows", "CNN", "DSN-SVM, half width"]) == 0
+    record = json.loads(kept.read_text())
+    assert [row["id"]["method"] for row in record["rows"]] == ["NIN", "DSN-SVM", "CNN"]
+    assert record["rows"][0] == first
+    assert not list(tmp_path.glob("smoke-mnist-cpu/nin*"))
+    assert set(record["missing"]) == {"DSN-Softmax, half width", "Stochastic Pooling", "Maxout"}
+    capsys.readouterr()
+    for given, said in (
+        (["--rows", "NINN"], "no row 'NINN'; did you mean 'NIN'?"),
+        (["--rows", "NIN", "--repeat", "NIN"], "--rows with --repeat; expected --rows with one target"),
+    ):
+        assert main([*words, *given]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["reproduce", "all", "--rows", "NIN"]) == 2
+    assert json.loads(kept.read_text()) == record
+
+
+@pytest.mark.parametrize("target", [name for name, target in TARGETS.items() if target.read is not no_reading])
+def test_a_reading_takes_a_part_of_the_rows(target: str, tmp_path: Path) -> None:
+    """Whatever row is trained first, a record can be made of it."""
+    first = plan_of(target, "smoke", tmp_path).rows[0]
+    record = reproduce(target, "smoke", tmp_path, only=[first.method.name])
+    assert [RowId.of(row) for row in record["rows"]] == [first.id]
+
+
+def test_hours_of_a_table_are_told_row_by_row() -> None:
+    """The rows' hours add up to the table's."""
+    (line,) = [each for each in not_run({}, Path("r")).splitlines() if "reproduce cifar10 --preset paper" in each]
+    _, _, total, rows, _ = (cell.strip() for cell in line.split("|"))
+    hours = {words.rsplit(" ", 1)[0]: float(words.rsplit(" ", 1)[1].replace(",", "")) for words in rows.split("; ")}
+    assert hours.keys() == TABLES["cifar10"].rows.keys()
+    assert sum(hours.values()) == pytest.approx(float(total.replace(",", "")), abs=0.3)  # each is rounded

@@ -238,6 +238,19 @@ def test_one_curve_is_no_proof_of_speed() -> None:
     assert claim_verdict("DSN converges faster", "fig2a", soon) == NOT_REPRODUCED
 
 
+def test_each_kind_of_companions_has_its_own_verdict_on_robustness() -> None:
+    """The paper's companions are lower at every rate, the defaults are not; the CNN is the same for both."""
+    shifts = {("DSN", "paper"): -2.0, ("DSN", ""): 0.5, ("CNN", ""): 0.0}
+    rows = [
+        number(RowId(f"{kind}-{loss}", companions=of, lr=lr), 0, values=[10 * lr + shift, 12 * lr + shift * 1.1])
+        for loss in ("Softmax", "SVM") for (kind, of), shift in shifts.items() for lr in (1, 2)
+    ]  # fmt: skip
+    found = {claim.what: claim.judge({"rows": rows}) for claim in CLAIMS if claim.target == "robustness-nin"}
+    assert [each.verdict for each in found.values()] == [REPRODUCED, NOT_REPRODUCED]
+    assert ["paper's" in what for what in found] == [True, False]
+    assert "Softmax: 14.4 (DSN), 16.5 (CNN)" in next(iter(found.values())).found  # 16.5 - 2.1, by hand
+
+
 def test_a_diverged_run_has_the_error_of_guessing() -> None:
     names = [f"{kind}-{loss}" for kind in ("DSN", "CNN") for loss in ("Softmax", "SVM")]
     values = {"DSN": [5.0, 5.5], "CNN": [None, None]}

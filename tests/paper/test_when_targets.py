@@ -28,6 +28,7 @@ def test_a_control_changes_one_thing() -> None:
     plan = plan_of("when-controls", "cpu", Path())
     rows = {row.id.method: row for row in plan.rows}
     assert list(rows) == [WITH, WITHOUT, *CONTROLS]
+    assert {method for method, row in rows.items() if row.id.companions == "paper"} == {WITH, SHUFFLED}
     base = list(rows[WITHOUT].method.choices.values())
     for name in CONTROLS:
         against = list(rows[WITH].method.choices.values()) if name == SHUFFLED else base
@@ -123,7 +124,8 @@ def record_of(target: str, ends: list[float], error: float = 5.0) -> dict:
 
 @pytest.mark.parametrize(("target", "count"), [("when-tuning", 3), ("when-controls", 4), ("when-companions", 8)])
 def test_verdicts_follow_the_record(target: str, count: int) -> None:
-    (claim,) = [claim for claim in RECIPE_CLAIMS if claim.target == target and claim.what.startswith("Companions")]
+    starts = ("Companions", "The paper's companions")
+    (claim,) = [claim for claim in RECIPE_CLAIMS if claim.target == target and claim.what.startswith(starts)]
     verdicts = {
         REPRODUCED: record_of(target, [-1.0] * count),
         PARTLY: record_of(target, [-1.0] + [1.0] * (count - 1)),

@@ -40,3 +40,16 @@ def test_whiskers_reach_from_mean_minus_to_mean_plus_deviation() -> None:
 def test_one_seed_has_no_whiskers() -> None:
     _, ours = containers(record(first=(8.0, None)))
     assert ours.errorbar is None
+
+
+def test_long_labels_leave_room_for_the_bars() -> None:
+    """Half of the figure at least; no label is cut, and the words between two commas stay on one line."""
+    names = ["with the paper's companions, 12 layers, no norm layers, sgd, 500 digits", "short"]
+    drawing = draw_bars(record(**dict.fromkeys(names, (8.0, 0.5))))
+    assert drawing is not None
+    drawing.figure.draw_without_rendering()
+    (axes,) = drawing.figure.axes
+    assert axes.get_position().width > 0.5
+    labels = [label.get_text().replace("\xa0", " ") for label in axes.get_yticklabels()]
+    assert [label.replace("\n", " ") for label in labels] == names
+    assert all(line.endswith(",") for line in labels[0].split("\n")[:-1])

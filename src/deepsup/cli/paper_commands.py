@@ -35,6 +35,7 @@ def reproduce(
         Path | None, arg(metavar="DIR", help_behavior_hint="(default: none; results for summary)")
     ] = None,
     resume: Flag = False,
+    rows: Annotated[tuple[str, ...], arg(metavar="ROW ...", help_behavior_hint="(default: all)")] = (),
     repeat: Annotated[str | None, arg(metavar="ROW[@SEED]", help_behavior_hint="(default: none)")] = None,
     json: Flag = False,
 ) -> None:
@@ -48,9 +49,13 @@ def reproduce(
         seeds: number of seeds
         results: folder that gets a copy of the record and its figure; for summary and --repeat, where the records are
         resume: train only the rows that the record in --results does not have with the same settings
+        rows: rows to train, by method (NIN, DSN-SVM, ...) or label; those that the record in --results has are kept
         repeat: train one row of a record again and compare the errors
         json: print one JSON object
     """
+    if rows and (repeat is not None or target in ("list", "summary", "all", "theory")):
+        given = "--repeat" if repeat is not None else target
+        raise ConfigError(f"--rows with {given}; expected --rows with one target that trains nets")
     if target == "list":
         _list(json)
     elif target == "summary":
@@ -62,13 +67,20 @@ def reproduce(
             raise ConfigError("--resume without --results; expected the folder of the record to go on with")
         with resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
             names = _TARGETS if target == "all" else [target]
-            records = [_one(name, preset, out, where, seeds, results, resume) for name in names]
+            records = [_one(name, preset, out, where, seeds, results, resume, rows) for name in names]
         found = {"targets": records} if target == "all" else records[0]
         show(found, "\n\n".join(_text(record) for record in records), json)
 
 
 def _one(
-    name: str, preset: str, out: Path, where: EngineOptions, seeds: int | None, results: Path | None, resume: bool
+    name: str,
+    preset: str,
+    out: Path,
+    where: EngineOptions,
+    seeds: int | None,
+    results: Path | None,
+    resume: bool,
+    rows: tuple[str, ...],
 ) -> dict[str, Any]:
     """Run one target; leave its record and figure after each group of rows."""
     from deepsup.cli.progress import counting
@@ -79,7 +91,8 @@ def _one(
 
     folder, figure = record_folder(out, name, preset), None
     kept = None if results is None else results / f"{name}-{preset}.json"
-    earlier = read_record(kept) if resume and kept is not None and kept.is_file() else None
+    # a part of the rows must not replace a record of more
+    earlier = read_record(kept) if (resume or rows) and kept is not None and kept.is_file() else None
 
     def leave(record: dict[str, Any]) -> None:
         nonlocal figure
@@ -89,7 +102,7 @@ def _one(
 
     with counting(f"runs of {name}") as watch, kept_memory():
         record = reproduce_target(
-            name, preset, out, engine=where.chosen(), seeds=seeds, watch=watch, leave=leave, earlier=earlier
+            name, preset, out, engine=where.chosen(), seeds=seeds, only=rows, watch=watch, leave=leave, earlier=earlier
         )
     return {**record, "record": str(folder / "record.json"), "drawn": None if figure is None else str(figure)}
 

@@ -166,11 +166,12 @@ def feature_maps(record: Record) -> Judged:
     return Judged(f"linear probe on conv1: {told}, {difference(test)}", lower)
 
 
-def robust(record: Record) -> Judged:
+def robust(companions: str, record: Record) -> Judged:
     """Judge the mean error over the learning rates, paired over seeds, for both losses."""
     told, lower = [], []
     for loss in LOSSES:
-        dsn, cnn = (mean_over_rates(record, f"{kind}-{loss}") for kind in ("DSN", "CNN"))
+        rows = (RowId(f"DSN-{loss}", companions=companions), RowId(f"CNN-{loss}"))
+        dsn, cnn = (mean_over_rates(record, row) for row in rows)
         if min(len(dsn), len(cnn)) < 2:
             return UNKNOWN
         test = {**paired(dsn, cnn), "n": len(dsn)}
@@ -179,9 +180,9 @@ def robust(record: Record) -> Judged:
     return Judged("; ".join(told), in_all_or_some(lower))
 
 
-def mean_over_rates(record: Record, method: str) -> list[float]:
+def mean_over_rates(record: Record, line: RowId) -> list[float]:
     """Return the mean error over the grid of learning rates, seed by seed; a diverged run has the error of guessing."""
-    rows = [row for row in record["rows"] if (name := RowId.of(row)).method == method and name.lr is not None]
+    rows = [row for row in record["rows"] if (name := RowId.of(row)).lr and replace(name, lr=None) == line]
     values = [[row["guessing"] if value is None else value for value in row["values"]] for row in rows]
     return [mean(seed) for seed in zip(*values, strict=True)]
 

@@ -136,7 +136,9 @@ def training_error(run: RunFolder) -> dict[str, Any]:
 
 def variances(rows: Rows) -> dict[str, Any]:
     """The variance of each layer's gradient, mean over steps: DSN over CNN, seed by seed; the claim is on the first."""
-    dsn, cnn = (next(name for name in rows if name.method.startswith(kind)) for kind in ("DSN", "CNN"))
+    dsn, cnn = (next((name for name in rows if name.method.startswith(kind)), None) for kind in ("DSN", "CNN"))
+    if dsn is None or cnn is None:
+        return {}
     pairs = list(zip(measured(rows[dsn], "variances"), measured(rows[cnn], "variances"), strict=False))
     read, bars = [], {}
     for layer in pairs[0][0] if pairs else ():
@@ -180,17 +182,18 @@ def spread(rows: Rows) -> dict[str, Any]:
 
     A training that diverged has the error of guessing.
     """
-    by_method: dict[str, list[float]] = {}
+    by_line: dict[RowId, list[float]] = {}
     for name, row in rows.items():
         values = [row["guessing"] if value is None else value for value in row["values"]]
-        by_method.setdefault(name.method, []).append(mean(values))
-    best = min(value for values in by_method.values() for value in values)
+        by_line.setdefault(replace(name, lr=None), []).append(mean(values))
+    best = min(value for values in by_line.values() for value in values)
     read = []
-    for method, values in by_method.items():
+    for line, values in by_line.items():
+        label = line.method + ", paper's companions" * bool(line.companions)
         read.append(
-            reading(RowId(method, reading="mean"), f"{method}, mean over the rates", [mean(values)], "% test error")
+            reading(replace(line, reading="mean"), f"{label}, mean over the rates", [mean(values)], "% test error")
         )
         within = sum(value <= 2 * best for value in values)
-        label = f"{method}, rates within twice the best error"
-        read.append(reading(RowId(method, reading="good rates"), label, [within], f"of {len(values)}"))
+        name, unit = replace(line, reading="good rates"), f"of {len(values)}"
+        read.append(reading(name, f"{label}, rates within twice the best error", [within], unit))
     return {"rows": read}

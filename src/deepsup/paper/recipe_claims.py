@@ -100,6 +100,6 @@ RECIPE_CLAIMS = (
           paper_choices, f"{INTERVAL}, seed by seed, mean over the other choices; partly: of some choices"),
     Claim("Companions lower the error of a trained net that is tuned on few images of other classes", "",
           "when-tuning", partial(helped, TUNED), f"{INTERVAL}, {LEARNS}; partly: at some numbers of images"),
-    Claim("Companions lower the error of a plain net more than each control does", "", "when-controls",
+    Claim("The paper's companions lower the error of a plain net more than each control does", "", "when-controls",
           partial(helped, CONTROLLED), f"{INTERVAL}, against every control that learns; partly: against some"),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from deepsup.config import Config
-from deepsup.errors import ConfigError, RunError
+from deepsup.errors import ConfigError, RunError, nearest
 from deepsup.files import write_whole
 from deepsup.paper.plan import Plan, Row, check_preset, smoked, with_seeds
 from deepsup.paper.provenance import history
@@ -34,6 +34,7 @@ def reproduce(
     jobs: int = 1,
     engine: Engine | None = None,
     seeds: int | None = None,
+    only: Sequence[str] = (),
     watch: Watcher = lambda *_: None,
     leave: Callable[[dict[str, Any]], object] = lambda _: None,
     earlier: Mapping[str, Any] | None = None,
@@ -45,6 +46,7 @@ def reproduce(
     leave: called with the record after each group of rows.
     jobs: processes to train in at a time, each with its share of the cores.
     engine: where to train, in place of ``jobs``: on a Ray cluster, for example.
+    only: rows to train, by their methods or labels; none: all that are missing.
     seeds: another number of seeds than the preset's.
     """
     check_preset(preset)
@@ -55,7 +57,9 @@ def reproduce(
     record: dict[str, Any] = {}
     spent = 0.0 if earlier is None else earlier["wall_minutes"]
     for body in (
-        [theory_body(preset)] if name == "theory" else trained_bodies(name, preset, out, engine, seeds, watch, earlier)
+        [theory_body(preset)]
+        if name == "theory"
+        else trained_bodies(name, preset, out, engine, seeds, only, watch, earlier)
     ):
         record = {
             "target": name,
@@ -109,11 +113,13 @@ def trained_bodies(
     out: Path,
     engine: Engine,
     seeds: int | None,
+    only: Sequence[str],
     watch: Watcher,
     earlier: Mapping[str, Any] | None,
 ) -> Iterator[dict[str, Any]]:
     """Run the groups of a target one after the other; after each, yield what has come out so far."""
     plan, target = plan_of(name, preset, out, seeds), find_target(name)
+    wanted = rows_named(plan, only)
     folder = out / (f"smoke-{plan.runs}" if preset == "smoke" else plan.runs)
     rows = {} if earlier is None else taken(plan, earlier, measured=target.measure is not None)
     with pool(engine, folder) as run_all:
@@ -123,12 +129,21 @@ def trained_bodies(
             def told(what: str, done: int, total: int, prefix: str = prefix) -> None:
                 watch(prefix + what, done, total)
 
-            left = [row for row in group if row.id not in rows]
+            left = [row for row in group if row.id in wanted and row.id not in rows]
             judge = always if preset == "smoke" else learned
             found = run_study([row.method for row in left], folder, run_all, told, judge) if left else []
             rows |= {row.id: told_row(row, each, target.measure) for row, each in zip(left, found, strict=True)}
             if left or place == len(plan.groups):
                 yield body_of(target, name, plan, rows)
+
+
+def rows_named(plan: Plan, names: Sequence[str]) -> set[RowId]:
+    """Return the rows of a plan with these methods or labels; all, if no name is given."""
+    known = dict.fromkeys(word for row in plan.rows for word in (row.id.method, row.method.name))
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"no row {name!r}; {nearest(name, known)}")
+    return {row.id for row in plan.rows if not names or {row.id.method, row.method.name} & set(names)}
 
 
 def body_of(target: Target, name: str, plan: Plan, rows: Mapping[RowId, Entry]) -> dict[str, Any]:

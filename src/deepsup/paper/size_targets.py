@@ -5,16 +5,12 @@ from dataclasses import replace
 
 from deepsup.paper.plan import Panel, Place, Plan, Row
 from deepsup.paper.row_id import RowId
-from deepsup.paper.study_targets import CANDIDATES, NIN, Candidates, candidates, digits, four, told, with_steps
+from deepsup.paper.study_targets import CANDIDATES, NIN, PAPER_CANDIDATES, candidates, digits, four, told, with_steps
 from deepsup.recipes import PAPER_COMPANIONS
 from deepsup.studies.study import Method
 
 SEEDS = {500: 10, 250: 5, 1000: 5, 2000: 5, 5000: 5}
 """Number of digits -> seeds, in the order in which they are run."""
-PAPER_CANDIDATES: Candidates = {
-    "DSN-Softmax": ((0.03, 0.06), (0.3, 1.0)),
-    "DSN-SVM": ((0.005, 0.01), (0.1, 0.3)),  # with alpha 1 the paper's companions diverge here
-}
 PAIRS = (("DSN-SVM", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-Softmax", "CNN-Softmax"))
 AXES = (Panel("training digits"),)
 
@@ -53,7 +49,7 @@ def lenet_sizes(_preset: str) -> Plan:
     return Plan(tuple(groups), "fig2b-cpu", tuple(pairs_of("cnn", (250, 500, 1000, 2000))), AXES)
 
 
-def sized(methods: list[Method], network: str, size: int, companions: str = "") -> tuple[Row, ...]:
+def sized(methods: Mapping[str, Method], network: str, size: int, companions: str = "") -> tuple[Row, ...]:
     """Return the rows of one number of digits."""
     of = f", {companions}'s companions" if companions else ""
     return tuple(
@@ -63,7 +59,7 @@ def sized(methods: list[Method], network: str, size: int, companions: str = "") 
             differs=told(next(iter(method.choices.values()))),
             places=(Place(f"{method.name}{of}", size),),
         )
-        for method in methods
+        for method in methods.values()
     )
 
 

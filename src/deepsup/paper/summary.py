@@ -12,7 +12,8 @@ from deepsup.errors import RunError
 from deepsup.files import write_whole
 from deepsup.paper.claims import CLAIMS, verdict
 from deepsup.paper.fast_targets import FAST
-from deepsup.paper.plan import minutes
+from deepsup.paper.plan import Plan, minutes
+from deepsup.paper.printed import TABLES
 from deepsup.paper.provenance import chosen_words
 from deepsup.paper.recipe_claims import RECIPE_CLAIMS
 from deepsup.paper.reproduce import plan_of, read_record
@@ -226,8 +227,15 @@ def not_run(records: Records, results: Path) -> str:
             )
             command = f"deepsup reproduce {name} --preset {preset} --jobs {jobs} --results {results.name}"
             more = f" --resume` (row{'s' * (len(left.rows) > 1)} left: {len(left.rows)})" if ended else "`"
-            lines += [[f"`{command}{more}", f"{minutes(left) / 60:,.1f}"]] if left.rows else []
-    return "\n## Not run\n\n" + table(["command", "about hours on two cores"], lines)
+            of_rows = hours_of_rows(left) if name in TABLES else ""
+            lines += [[f"`{command}{more}", f"{minutes(left) / 60:,.1f}", of_rows]] if left.rows else []
+    return "\n## Not run\n\n" + table(["command", "about hours on two cores", "of these, row by row"], lines)
+
+
+def hours_of_rows(plan: Plan) -> str:
+    """Say what each row of a table would take; ``--rows`` trains some of them."""
+    hours = {row.id.method: minutes(replace(plan, groups=((row,),))) / 60 for row in plan.rows}
+    return "; ".join(f"{method} {each:,.1f}" for method, each in hours.items())
 
 
 def table(header: Sequence[str], rows: Any) -> str:

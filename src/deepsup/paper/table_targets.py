@@ -4,7 +4,7 @@ from deepsup.config import Config
 from deepsup.paper.plan import Plan, Row, at, differences
 from deepsup.paper.printed import TABLES
 from deepsup.paper.row_id import RowId
-from deepsup.recipes import find_recipe
+from deepsup.recipes import PAPER_COMPANIONS, find_recipe
 from deepsup.studies.compare import for_method
 from deepsup.studies.study import Method
 
@@ -16,7 +16,7 @@ HALF_NIN = {"init": "he", "width": 0.5}
 """NIN, half as wide (a quarter of the work) and with He initialization, under which it learns in few steps."""
 NIN_CHOICES: dict[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {
     "NIN": ("CNN-Softmax", (0.01, 0.02, 0.04, 0.08), ()),
-    "DSN-SVM": ("DSN-SVM", (0.005, 0.01), (0.3, 1.0)),
+    "DSN-SVM": ("DSN-SVM", (0.005, 0.01), (0.1, 0.3)),
     "DSN-Softmax": ("DSN-Softmax", (0.02, 0.04), (0.3, 1.0)),
 }
 """Row of a CPU's table -> its method, learning rates and alphas: four combinations for each."""
@@ -55,10 +55,10 @@ def cut(recipe: str, **more: object) -> tuple[Config, str]:
 
 
 def nin_row(method: str, table_name: str, error: float | None) -> Row:
-    """Return a row of the paper's net, with companions or without: the library's companions, three seeds."""
+    """Return a row of the paper's net, three seeds; a DSN has the paper's companions."""
     which, rates, alphas = NIN_CHOICES[method]
     recipe = TABLES[table_name].rows["NIN"][1]
-    config, differs = cut(recipe, network_options=HALF_NIN)
+    config, differs = cut(recipe, network_options=HALF_NIN, **({} if method == "NIN" else PAPER_COMPANIONS))
     label = f"{method}, half width"
     choices = at(for_method(config, which), rates, alphas)
     return Row(RowId(method), Method(label, choices, 3, trial=half), error, differs)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -13,6 +14,8 @@ from deepsup.report.style import CYCLE, WIDTH, Drawing, look, mark, number, tidy
 from deepsup.report.theory_figure import draw_theory
 
 HATCHES = ("", "//")
+LABEL = 34
+"""Letters per line of a bar's label."""
 METHODS = ("CNN-Softmax", "DSN-Softmax", "CNN-SVM", "DSN-SVM")
 
 
@@ -84,7 +87,9 @@ def draw_bars(record: Mapping[str, Any]) -> Drawing | None:
     if not bars:
         return None
     kinds = [kind for kind in next(iter(bars.values())) if any(each.get(kind) is not None for each in bars.values())]
-    drawing = Drawing(record["target"], alt_text(record), (WIDTH + 0.6, 1.2 + 0.2 * len(kinds) * len(bars)))
+    labels = [broken(name) for name in bars]  # a long one must leave room for the bars
+    height = max(0.2 * len(kinds), *(0.08 + 0.16 * (1 + label.count("\n")) for label in labels))
+    drawing = Drawing(record["target"], alt_text(record), (WIDTH + 0.6, 1.2 + height * len(bars)))
     thick = 0.8 / len(kinds)
     deviations = {row["row"]: row["deviation"] for row in record["rows"] if row.get("deviation")}
     with drawing as axes:
@@ -97,7 +102,7 @@ def draw_bars(record: Mapping[str, Any]) -> Drawing | None:
                 edgecolor="white", xerr=whiskers, error_kw={"capsize": 3},
             )  # fmt: skip
             axes.bar_label(shown, [f" {value:.3g}" if value == value else "" for value in values], fontsize=8)
-        axes.set_yticks(range(len(bars)), list(bars), fontsize=9)
+        axes.set_yticks(range(len(bars)), labels, fontsize=9)
         drawn = [value for each in bars.values() for value in each.values() if value]
         if drawn and max(drawn) > 1000 * min(drawn) > 0:
             axes.set_xscale("log")
@@ -112,6 +117,12 @@ def draw_bars(record: Mapping[str, Any]) -> Drawing | None:
         if len(kinds) > 1:
             drawing.figure.legend(loc="outside upper center", ncols=len(kinds), fontsize=9)
     return drawing
+
+
+def broken(label: str) -> str:
+    """Break a long label into lines, behind commas."""
+    whole = label.replace(" ", "\N{NO-BREAK SPACE}").replace(",\N{NO-BREAK SPACE}", ", ")
+    return fill(whole, LABEL, break_long_words=False)
 
 
 def draw_feature_maps(record: Mapping[str, Any], runs: Path) -> Drawing | None:
