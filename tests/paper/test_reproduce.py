@@ -264,6 +264,17 @@ def test_fig2a_and_the_tables_train_the_papers_companions() -> None:
                     assert config == config.replace(**{**PAPER_COMPANIONS, "alpha": config.objective.alpha})
 
 
+@pytest.mark.parametrize("target", ["fig2b-nin", "robustness-nin"])
+def test_the_papers_preset_has_the_papers_companions(target: str) -> None:
+    """So that its verdict is not that of our defaults."""
+    plan = plan_of(target, "paper", Path())
+    for row in plan.rows:
+        assert row.id.companions == ("paper" if row.id.method.startswith("DSN") else "")
+        assert ("paper's companions" in row.method.name) == row.id.method.startswith("DSN")
+    ids = {row.id for row in plan.rows}
+    assert all({ours, theirs} <= ids for ours, theirs in plan.pairs)
+
+
 def test_robustness_on_nin_has_two_kinds_of_companions() -> None:
     """The same grid, net and seeds for all; the paper's companions come first, with the nets without companions."""
     first, second = plan_of("robustness-nin", "cpu", Path()).groups

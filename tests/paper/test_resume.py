@@ -203,12 +203,32 @@ def test_some_rows_are_trained_and_none_is_lost(tmp_path: Path, capsys: pytest.C
     assert json.loads(kept.read_text()) == record
 
 
+def test_a_part_of_the_rows_loses_none_that_was_made_with_other_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Another number of seeds: the record's other rows do not hold any more, and are not trained either."""
+    words = ["reproduce", "mnist", "--preset", "smoke", "--out", str(tmp_path)]  # no --results: the record beside runs
+    assert main([*words, "--rows", "NIN", "CNN"]) == 0
+    before = (tmp_path / "records" / "mnist-smoke" / "record.json").read_text()
+    capsys.readouterr()
+    assert main([*words, "--rows", "CNN", "--seeds", "2"]) == 2
+    said = capsys.readouterr().err
+    assert "--rows would drop 1 of 2 rows of the record" in said
+    assert "NIN, half width; expected --resume without --rows" in said
+    assert (tmp_path / "records" / "mnist-smoke" / "record.json").read_text() == before
+    assert main([*words, "--rows", "NIN", "CNN", "--seeds", "2"]) == 0  # both are named: both are trained again
+    record = read_record(tmp_path / "records" / "mnist-smoke" / "record.json")
+    assert [row["seeds"] for row in record["rows"]] == [[0, 1], [0, 1]]
+
+
 @pytest.mark.parametrize("target", [name for name, target in TARGETS.items() if target.read is not no_reading])
-def test_a_reading_takes_a_part_of_the_rows(target: str, tmp_path: Path) -> None:
-    """Whatever row is trained first, a record can be made of it."""
-    first = plan_of(target, "smoke", tmp_path).rows[0]
-    record = reproduce(target, "smoke", tmp_path, only=[first.method.name])
-    assert [RowId.of(row) for row in record["rows"]] == [first.id]
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_reading_takes_a_part_of_the_rows(target: str, place: int, tmp_path: Path) -> None:
+    """Whatever row is trained first, a record and a figure can be made of it."""
+    row = plan_of(target, "smoke", tmp_path).rows[place]
+    assert main(["reproduce", target, "--preset", "smoke", "--out", str(tmp_path), "--rows", row.method.name]) == 0
+    record = read_record(tmp_path / "records" / f"{target}-smoke" / "record.json")
+    assert [RowId.of(each) for each in record["rows"]] == [row.id]
 
 
 def test_hours_of_a_table_are_told_row_by_row() -> None:

@@ -248,6 +248,9 @@ def test_each_kind_of_companions_has_its_own_verdict_on_robustness() -> None:
     found = {claim.what: claim.judge({"rows": rows}) for claim in CLAIMS if claim.target == "robustness-nin"}
     assert [each.verdict for each in found.values()] == [REPRODUCED, NOT_REPRODUCED]
     assert ["paper's" in what for what in found] == [True, False]
+    fewer = {"rows": [row for row in rows if row["id"] != RowId("DSN-SVM", companions="paper", lr=2).to_dict()]}
+    verdicts = [claim.judge(fewer).verdict for claim in CLAIMS if claim.target == "robustness-nin"]
+    assert verdicts == [NOT_RUN, NOT_REPRODUCED]  # a grid that lacks a rate is not compared
     assert "Softmax: 14.4 (DSN), 16.5 (CNN)" in next(iter(found.values())).found  # 16.5 - 2.1, by hand
 
 

@@ -43,8 +43,11 @@ def test_one_seed_has_no_whiskers() -> None:
 
 
 def test_long_labels_leave_room_for_the_bars() -> None:
-    """Half of the figure at least; no label is cut, and the words between two commas stay on one line."""
-    names = ["with the paper's companions, 12 layers, no norm layers, sgd, 500 digits", "short"]
+    """Half of the figure at least; no label is cut, and the words between two commas stay on one line if they fit."""
+    names = [
+        "greedy pre-training, 12 layers, no norm layers, sgd, 500 digits",
+        "a part of many words without any comma",
+    ]
     drawing = draw_bars(record(**dict.fromkeys(names, (8.0, 0.5))))
     assert drawing is not None
     drawing.figure.draw_without_rendering()
@@ -52,4 +55,6 @@ def test_long_labels_leave_room_for_the_bars() -> None:
     assert axes.get_position().width > 0.5
     labels = [label.get_text().replace("\xa0", " ") for label in axes.get_yticklabels()]
     assert [label.replace("\n", " ") for label in labels] == names
-    assert all(line.endswith(",") for line in labels[0].split("\n")[:-1])
+    lines = labels[0].split("\n")
+    assert [len(label.split("\n")) for label in labels] == [2, 2]
+    assert all(line.endswith(",") for line in lines[:-1])

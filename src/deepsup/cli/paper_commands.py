@@ -49,7 +49,8 @@ def reproduce(
         seeds: number of seeds
         results: folder that gets a copy of the record and its figure; for summary and --repeat, where the records are
         resume: train only the rows that the record in --results does not have with the same settings
-        rows: rows to train, by method (NIN, DSN-SVM, ...) or label; those that the record in --results has are kept
+        rows: rows to train, by method (NIN, DSN-SVM, ...) or label; rows that the record already has are kept as they
+            are
         repeat: train one row of a record again and compare the errors
         json: print one JSON object
     """
@@ -90,9 +91,9 @@ def _one(
     from deepsup.training.memory import kept_memory
 
     folder, figure = record_folder(out, name, preset), None
-    kept = None if results is None else results / f"{name}-{preset}.json"
+    kept = folder / "record.json" if results is None else results / f"{name}-{preset}.json"
     # a part of the rows must not replace a record of more
-    earlier = read_record(kept) if (resume or rows) and kept is not None and kept.is_file() else None
+    earlier = read_record(kept) if (resume or rows) and kept.is_file() else None
 
     def leave(record: dict[str, Any]) -> None:
         nonlocal figure

@@ -98,16 +98,8 @@ def gain(network: str, companions: str, record: Record) -> Judged:
 
 
 def smaller_is_better(network: str, record: Record) -> Judged:
-    """Judge whether the gain grows as the training set shrinks."""
-    found: dict[int, tuple[float, Entry]] = {}
-    for reading in record.get("readings", []):
-        name = RowId.of(reading)
-        if (name.reading, name.network, name.companions) != ("gain", network, "") or name.size is None:
-            continue
-        base = RowId("CNN-Softmax", network, size=name.size)
-        test = find_test(record, RowId("DSN-SVM", network, size=name.size), base)
-        if test is not None and not unlearned(record, base):
-            found[name.size] = reading["mean"], test
+    """Judge whether the gain grows as the training set shrinks, by the kind of companions with more sizes."""
+    found = max((gains_of(network, kind, record) for kind in ("", "paper")), key=len)
     if len(found) < 2:
         return UNKNOWN
     by_size = [found[size] for size in sorted(found)]
@@ -116,6 +108,20 @@ def smaller_is_better(network: str, record: Record) -> Judged:
     certain = better(by_size[0][1])
     largest = by_size[0][0] == max(value for value, _ in by_size)
     return Judged(told, REPRODUCED if falling and certain else PARTLY if largest and certain else NOT_REPRODUCED)
+
+
+def gains_of(network: str, companions: str, record: Record) -> dict[int, tuple[float, Entry]]:
+    """Return number of digits -> the gain of DSN-SVM over CNN-Softmax, and its test, where the CNN learned."""
+    found = {}
+    for reading in record.get("readings", []):
+        name = RowId.of(reading)
+        if (name.reading, name.network, name.companions) != ("gain", network, companions) or name.size is None:
+            continue
+        base = RowId("CNN-Softmax", network, size=name.size)
+        test = find_test(record, replace(name, reading=""), base)
+        if test is not None and not unlearned(record, base):
+            found[name.size] = reading["mean"], test
+    return found
 
 
 def generalisation(record: Record) -> Judged:
@@ -172,7 +178,7 @@ def robust(companions: str, record: Record) -> Judged:
     for loss in LOSSES:
         rows = (RowId(f"DSN-{loss}", companions=companions), RowId(f"CNN-{loss}"))
         dsn, cnn = (mean_over_rates(record, row) for row in rows)
-        if min(len(dsn), len(cnn)) < 2:
+        if min(len(dsn), len(cnn)) < 2 or len({rates_of(record, row) for row in rows}) > 1:
             return UNKNOWN
         test = {**paired(dsn, cnn), "n": len(dsn)}
         lower.append(better(test))
@@ -180,9 +186,20 @@ def robust(companions: str, record: Record) -> Judged:
     return Judged("; ".join(told), in_all_or_some(lower))
 
 
+def over_rates(record: Record, line: RowId) -> dict[float, Entry]:
+    """Return the rows of one method over the grid of learning rates, by their rates."""
+    ids = [(RowId.of(row), row) for row in record["rows"]]
+    return {name.lr: row for name, row in ids if name.lr is not None and replace(name, lr=None) == line}
+
+
+def rates_of(record: Record, line: RowId) -> tuple[float, ...]:
+    """Return the learning rates at which a method was trained: only equal grids are compared."""
+    return tuple(sorted(over_rates(record, line)))
+
+
 def mean_over_rates(record: Record, line: RowId) -> list[float]:
     """Return the mean error over the grid of learning rates, seed by seed; a diverged run has the error of guessing."""
-    rows = [row for row in record["rows"] if (name := RowId.of(row)).lr and replace(name, lr=None) == line]
+    rows = over_rates(record, line).values()
     values = [[row["guessing"] if value is None else value for value in row["values"]] for row in rows]
     return [mean(seed) for seed in zip(*values, strict=True)]
 

@@ -14,7 +14,8 @@ DECAYS = (0.002, 0.01, 0.05)
 """Weight decays to choose from; all other rows have the default, 0.0005."""
 COST = 1.2
 """Time of a training step of this net with companions, ours or the paper's, over one without: the medians of 300 steps
-each, in turns, one thread, batch 25. (By multiply-adds it would be 1.002: they are small, their overhead is not.)"""
+each, in turns, one thread, batch 25. (By multiply-adds it would be 1.02 with the paper's: they are small, their
+overhead is not.)"""
 SMOOTHED, DECAYED = "label smoothing alone", "weight decay alone"
 SHUFFLED, LONGER = "companions with shuffled labels", "more steps, no companions"
 CONTROLS = (SMOOTHED, DECAYED, SHUFFLED, LONGER)

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,8 @@ def trained_bodies(
     wanted = rows_named(plan, only)
     folder = out / (f"smoke-{plan.runs}" if preset == "smoke" else plan.runs)
     rows = {} if earlier is None else taken(plan, earlier, measured=target.measure is not None)
+    if only and earlier is not None:
+        check_kept(earlier, wanted | rows.keys())
     with pool(engine, folder) as run_all:
         for place, group in enumerate(plan.groups, 1):
             prefix = f"part {place} of {len(plan.groups)}: " if len(plan.groups) > 1 else ""
@@ -144,6 +146,17 @@ def rows_named(plan: Plan, names: Sequence[str]) -> set[RowId]:
         if name not in known:
             raise ConfigError(f"no row {name!r}; {nearest(name, known)}")
     return {row.id for row in plan.rows if not names or {row.id.method, row.method.name} & set(names)}
+
+
+def check_kept(earlier: Mapping[str, Any], kept: Set[RowId]) -> None:
+    """Refuse to train a part of the rows if a row of the earlier record would be lost."""
+    lost = [entry["row"] for entry in earlier["rows"] if RowId.of(entry) not in kept]
+    if lost:
+        raise ConfigError(
+            f"--rows would drop {len(lost)} of {len(earlier['rows'])} rows of the record, which have other settings or "
+            f"seeds than now: {'; '.join(lost[:3])}{'; ...' * (len(lost) > 3)}; expected --resume without --rows, "
+            f"which trains them again, or another --results folder"
+        )
 
 
 def body_of(target: Target, name: str, plan: Plan, rows: Mapping[RowId, Entry]) -> dict[str, Any]:

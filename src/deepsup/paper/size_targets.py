@@ -24,7 +24,7 @@ def sizes(preset: str) -> Plan:
     as_printed = candidates(with_steps(NIN.replace(**PAPER_COMPANIONS), 500), PAPER_CANDIDATES, SEEDS[500])
     groups.insert(1, sized(as_printed, net, 500, companions="paper"))
     pairs = pairs_of(net, SEEDS)
-    pairs += [(replace(ours, companions="paper"), theirs) for ours, theirs in pairs_of(net, (500,))]
+    pairs += pairs_of(net, (500,), "paper")
     return Plan(tuple(groups), f"fig2b-nin-{preset}", tuple(pairs), AXES)
 
 
@@ -35,8 +35,9 @@ def paper_sizes() -> Plan:
     for size in counts:
         config = digits("paper", size, 100)
         seeds = {500: 10, 60000: 3}.get(size, 5)
-        groups.append(sized(four(config, "paper", seeds, 2 if size == 500 else 1), config.network.name, size))
-    return Plan(tuple(groups), "fig2b-paper", tuple(pairs_of("nin-mnist", counts)), AXES)
+        methods = four(config, "paper", seeds, 2 if size == 500 else 1)
+        groups.append(sized(methods, config.network.name, size, companions="paper"))
+    return Plan(tuple(groups), "fig2b-paper", tuple(pairs_of("nin-mnist", counts, "paper")), AXES)
 
 
 def lenet_sizes(_preset: str) -> Plan:
@@ -51,22 +52,25 @@ def lenet_sizes(_preset: str) -> Plan:
 
 def sized(methods: Mapping[str, Method], network: str, size: int, companions: str = "") -> tuple[Row, ...]:
     """Return the rows of one number of digits."""
-    of = f", {companions}'s companions" if companions else ""
+    whose = {name: companions if name.startswith("DSN") else "" for name in methods}
+    lines = {name: f"{name}, {whose[name]}'s companions" if whose[name] else name for name in methods}
     return tuple(
         Row(
-            RowId(method.name, network, companions=companions, size=size),
-            replace(method, name=f"{method.name}{of}, {size:,} digits"),
+            RowId(name, network, companions=whose[name], size=size),
+            replace(method, name=f"{lines[name]}, {size:,} digits"),
             differs=told(next(iter(method.choices.values()))),
-            places=(Place(f"{method.name}{of}", size),),
+            places=(Place(lines[name], size),),
         )
-        for method in methods.values()
+        for name, method in methods.items()
     )
 
 
-def pairs_of(network: str, counts: Mapping[int, int] | tuple[int, ...]) -> list[tuple[RowId, RowId]]:
+def pairs_of(
+    network: str, counts: Mapping[int, int] | tuple[int, ...], companions: str = ""
+) -> list[tuple[RowId, RowId]]:
     """Return the rows to compare at every number of digits."""
     return [
-        (RowId(ours, network, size=size), RowId(theirs, network, size=size))
+        (RowId(ours, network, companions=companions, size=size), RowId(theirs, network, size=size))
         for size in counts
         for ours, theirs in PAIRS
     ]

@@ -229,13 +229,13 @@ def not_run(records: Records, results: Path) -> str:
             more = f" --resume` (row{'s' * (len(left.rows) > 1)} left: {len(left.rows)})" if ended else "`"
             of_rows = hours_of_rows(left) if name in TABLES else ""
             lines += [[f"`{command}{more}", f"{minutes(left) / 60:,.1f}", of_rows]] if left.rows else []
-    return "\n## Not run\n\n" + table(["command", "about hours on two cores", "of these, row by row"], lines)
+    return "\n## Not run\n\n" + table(["command", "about hours on two cores", "hours of each row of a table"], lines)
 
 
 def hours_of_rows(plan: Plan) -> str:
     """Say what each row of a table would take; ``--rows`` trains some of them."""
     hours = {row.id.method: minutes(replace(plan, groups=((row,),))) / 60 for row in plan.rows}
-    return "; ".join(f"{method} {each:,.1f}" for method, each in hours.items())
+    return "; ".join(f"{method} {f'{each:,.1f}' if each >= 0.1 else 'below 0.1'}" for method, each in hours.items())
 
 
 def table(header: Sequence[str], rows: Any) -> str:

@@ -4,6 +4,7 @@ from deepsup.config import Config
 from deepsup.paper.plan import Plan, Row, at, differences
 from deepsup.paper.printed import TABLES
 from deepsup.paper.row_id import RowId
+from deepsup.paper.study_targets import AS_TRAINED
 from deepsup.recipes import PAPER_COMPANIONS, find_recipe
 from deepsup.studies.compare import for_method
 from deepsup.studies.study import Method
@@ -59,6 +60,7 @@ def nin_row(method: str, table_name: str, error: float | None) -> Row:
     which, rates, alphas = NIN_CHOICES[method]
     recipe = TABLES[table_name].rows["NIN"][1]
     config, differs = cut(recipe, network_options=HALF_NIN, **({} if method == "NIN" else PAPER_COMPANIONS))
+    differs += "" if method == "NIN" else AS_TRAINED
     label = f"{method}, half width"
     choices = at(for_method(config, which), rates, alphas)
     return Row(RowId(method), Method(label, choices, 3, trial=half), error, differs)

@@ -120,9 +120,9 @@ def draw_bars(record: Mapping[str, Any]) -> Drawing | None:
 
 
 def broken(label: str) -> str:
-    """Break a long label into lines, behind commas."""
-    whole = label.replace(" ", "\N{NO-BREAK SPACE}").replace(",\N{NO-BREAK SPACE}", ", ")
-    return fill(whole, LABEL, break_long_words=False)
+    """Break a long label into lines: behind commas, and inside of what would not fit into a line."""
+    parts = [part if len(part) >= LABEL else part.replace(" ", "\N{NO-BREAK SPACE}") for part in label.split(", ")]
+    return fill(", ".join(parts), LABEL, break_long_words=False, break_on_hyphens=False)
 
 
 def draw_feature_maps(record: Mapping[str, Any], runs: Path) -> Drawing | None:
