@@ -92,4 +92,3 @@ def test_what_the_readme_says_of_depth_is_the_record() -> None:
     for depth in (6, 12, 21):
         bare, ours, papers = (means[depth, *kind] for kind in kinds)
         assert f"{depth} layers {bare}, {ours} and {papers} %" in page
-    assert f"the paper's have {means[30, 'with companions', 'paper']} %" in page

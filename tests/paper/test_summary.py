@@ -13,7 +13,7 @@ from deepsup.errors import RunError
 from deepsup.paper.claims import CLAIMS, verdict
 from deepsup.paper.fast_targets import FEW, WITH, WITHOUT
 from deepsup.paper.provenance import chosen_words
-from deepsup.paper.recipe_claims import RECIPE_CLAIMS
+from deepsup.paper.recipe_claims import RECIPE_CLAIMS, fast_error
 from deepsup.paper.row_id import RowId
 from deepsup.paper.summary import BEGIN, END, keep, settings_text, summarise
 from deepsup.paper.targets import NAMES
@@ -284,6 +284,22 @@ def test_a_negligible_difference_needs_an_equivalence_test() -> None:
     assert equivalence({"DSN-SVM": near, "CNN-SVM": wide}) == PARTLY
 
 
+def test_a_hinge_whose_other_one_is_not_run_yet_is_not_judged() -> None:
+    one = number(RowId("DSN-SVM", loss="squared_hinge"), 3.0, values=[3.0, 3.1])
+    assert claim_verdict("L1 and L2", "l1-l2", {"rows": [one]}) == NOT_RUN
+
+
+@pytest.mark.parametrize(
+    ("softmax", "svm", "nin", "expected"),
+    [(-1, -1, 5, REPRODUCED), (-1, 1, 5, PARTLY), (1, 1, 5, NOT_REPRODUCED), (-1, -1, 88, NOT_COMPARABLE)],
+)
+def test_a_table_of_few_images_judges_dsn_beside_nin(softmax: float, svm: float, nin: float, expected: str) -> None:
+    tests = [pair(RowId(f"DSN-{loss}"), RowId("NIN"), -2, high) for loss, high in (("Softmax", softmax), ("SVM", svm))]
+    record = {"rows": [number(RowId("NIN"), nin)], "tests": tests}
+    assert claim_verdict("DSN beats NIN", "cifar10", record) == expected
+    assert claim_verdict("DSN beats NIN", "cifar10", {**record, "tests": tests[:1]}) == NOT_RUN
+
+
 def test_a_lemma_that_holds_after_a_correction_is_corrected() -> None:
     def judged(name: str, *found: tuple[str, str]) -> str:
         findings = [{"id": key, "statement": "?", "verdict": verdict_} for key, verdict_ in found]
@@ -374,6 +390,12 @@ def test_every_row_can_be_made_again(path: Path) -> None:
 def test_a_fast_recipe_must_keep_the_error_and_the_minutes(error: float, minutes: float, expected: str) -> None:
     rows = [number(RowId(WITH), error, paper=8.22, seconds=[60.0, minutes * 60])]
     assert claim_verdict("The recipe fast-cifar10", "fast-cifar10", {"rows": rows}) == expected
+    bare = number(RowId(WITHOUT), 9.0, values=[9.0, 9.2])
+    both = {"rows": [*rows, bare], "tests": [pair(RowId(WITH), RowId(WITHOUT), -1.5, -0.5)]}
+    told, judged = fast_error("fast-cifar10", both)
+    assert judged == expected  # what companions gave is told, not judged
+    assert "without companions 9.1 %" in told
+    assert "difference -1.00 points (95 % -1.50 to -0.50, n 5)" in told
     alone = [number(RowId(WITHOUT), 1.0, paper=None, seconds=[60.0])]
     assert claim_verdict("The recipe fast-cifar10", "fast-cifar10", {"rows": alone}) == NOT_RUN
 

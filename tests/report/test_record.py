@@ -42,6 +42,13 @@ def test_one_seed_has_no_whiskers() -> None:
     assert ours.errorbar is None
 
 
+def test_one_seed_beside_several_has_no_cap_that_reads_as_a_deviation_of_zero() -> None:
+    _, ours = containers(record(first=(8.0, 0.5), second=(7.0, None)))
+    assert ours.errorbar.lines[1] == ()
+    start, end = ours.errorbar.lines[2][0].get_segments()[1]
+    assert start[0] == end[0] == 7.0
+
+
 def test_long_labels_leave_room_for_the_bars() -> None:
     """Half of the figure at least; no label is cut, and the words between two commas stay on one line if they fit."""
     names = [

@@ -224,12 +224,11 @@ def hinges(record: Record) -> Judged:
     """Judge whether L1 and L2 are equivalent: two one-sided tests, by the 90 % interval within a tenth of the error."""
     told, equal = [], []
     for method in ("DSN-SVM", "CNN-SVM"):
-        rows = [find_row(record, RowId(method, loss=loss)) for loss in ("squared_hinge", "hinge")]
-        pairs = [
-            (a, b)
-            for a, b in zip(*(row["values"] if row else [] for row in rows), strict=True)
-            if a is not None and b is not None
-        ]
+        l2, l1 = (find_row(record, RowId(method, loss=loss)) for loss in ("squared_hinge", "hinge"))
+        if l2 is None or l1 is None:
+            return UNKNOWN
+        both = zip(l2["values"], l1["values"], strict=True)
+        pairs = [(a, b) for a, b in both if a is not None and b is not None]
         if len(pairs) < 2:
             return UNKNOWN
         squared, plain = zip(*pairs, strict=True)

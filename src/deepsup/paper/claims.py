@@ -50,6 +50,7 @@ def beside_cnn(network: str = "", size: int | None = None, companions: str = "")
     }
 
 
+BESIDE_NIN: Cases = {loss: (RowId(f"DSN-{loss}"), RowId("NIN")) for loss in LOSSES}
 LEMMAS = {
     "Lemma 1": ("lemma-1",),
     "Lemma 2": ("lemma-2",),
@@ -61,6 +62,8 @@ CLAIMS = (
             "mean error of a DSN-SVM trained on all images at or below the paper's") for name, table in TABLES.items()),
     *(Claim(f"DSN has the lowest error of the table: {table.title}", "yes", name, partial(table_order, name),
             "all rows, trained on all images") for name, table in TABLES.items()),
+    *(Claim(f"DSN beats NIN under softmax and under SVM, 5,000 images, half width: {table.title}", "yes", name,
+            partial(helped, BESIDE_NIN), f"{INTERVAL}, for both; partly: for one") for name, table in TABLES.items()),
     *(Claim(f"DSN beats CNN under softmax and under SVM (Fig. 2a), {net}", "yes", f"fig2a{suffix}",
             partial(helped, beside_cnn()),
             f"{INTERVAL}, for both; partly: for one") for net, suffix in NETS.items()),

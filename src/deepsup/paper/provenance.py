@@ -24,6 +24,9 @@ HISTORY: dict[str, tuple[int | None, str]] = {
     "when-tuning": (0, "net, steps and candidates were set by a few runs on held-out training images"),
     "when-controls": (1, "widths and steps were set by the time that a run takes; the controls' values are usual ones; "
                          "the first version had the default companions, which gained nothing"),
+    **dict.fromkeys(("mnist", "cifar10", "cifar10-augmented", "cifar100", "svhn"),
+                    (0, "the budget was set by the time that a run takes; the candidates of NIN and DSN lie around the "
+                        "rates and alphas that held-out digits chose in fig2b-nin, those of a rival at its recipe's")),
     **dict.fromkeys(("fig2b", "fig2a", "fig2c", "robustness", "pretraining", "l1-l2"), (None, HEAD_LR)),
     "fast-mnist": (1, "chosen on 10,000 held-out digits; the last two changes, 12 epochs and no first companion, were "
                       "not judged on held-out digits"),

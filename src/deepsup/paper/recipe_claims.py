@@ -22,6 +22,7 @@ from deepsup.paper.verdicts import (
     difference,
     estimate,
     find_row,
+    find_test,
     in_all_or_some,
 )
 from deepsup.paper.when_targets import DEPTH, DEPTHS, NORMS, OPTIMIZERS, SIZE, SIZES
@@ -39,6 +40,8 @@ def fast_error(name: str, record: Record) -> Judged:
     told = f"{estimate(row['values'])}, {longest:.0f} minutes"
     if (plain := find_row(record, RowId(WITHOUT))) is not None:
         told += f"; without companions {estimate(plain['values'])}"
+    if (test := find_test(record, RowId(WITH), RowId(WITHOUT))) is not None:
+        told += f", difference {difference(test)}"
     good = row["mean"] <= row["paper"] and longest < MINUTES[name]
     return Judged(told, REPRODUCED if good else NOT_REPRODUCED)
 

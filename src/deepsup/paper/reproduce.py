@@ -195,7 +195,9 @@ def figure_of(plan: Plan, ended: Sequence[Row], rows: Sequence[Mapping[str, Any]
     """Return what to draw: lines in the plan's panels; bars beside the paper's, also where a line has one point yet."""
     if len({place.x for row in ended for place in row.places}) < 2:
         bars = {row["row"]: {"paper": row["paper"], "ours": row["mean"]} for row in rows}
-        return {"kind": "bars", "y": "test error, %", "bars": bars}
+        sizes = {row["config"]["train_size"] for row in rows if row["paper"] is not None} - {None}
+        cut = f" (ours: {min(sizes):,} training images)" if sizes else ""
+        return {"kind": "bars", "y": f"test error, %{cut}", "bars": bars}
     panels: list[dict[str, Any]] = [
         {"x": panel.x, "y": "test error, %", "log": panel.log, "title": panel.title, "lines": {}}
         for panel in plan.panels
