@@ -197,6 +197,22 @@ def test_a_base_at_chance_is_never_a_number(tmp_path: Path) -> None:
     assert "-78.69" not in (PROJECT / "RESULTS.md").read_text()
 
 
+@pytest.mark.parametrize(("error", "expected"), [(9.0, REPRODUCED), (88.0, NOT_COMPARABLE)])
+def test_every_claim_needs_a_base_that_learns(error: float, expected: str) -> None:
+    """The same record twice: the readings that speak for the paper count only where the base has learned."""
+    losses = ("Softmax", "SVM")
+    bases = [number(RowId(f"CNN-{loss}"), error) for loss in losses]
+    epochs = [number(RowId(f"{kind}-{loss}", reading="epochs"), 0, values=values)
+              for loss in losses for kind, values in (("DSN", [2, 3, 2]), ("CNN", [7, 8, 8]))]  # fmt: skip
+    assert claim_verdict("DSN converges faster", "fig2a", {"rows": bases, "readings": epochs}) == expected
+    fits = [number(RowId(f"{kind}-SVM", reading="training error"), 0.1) for kind in ("CNN", "DSN")]
+    tests = [pair(RowId("DSN-SVM"), RowId("CNN-SVM"), -2, -1)]
+    assert claim_verdict("Both fit", "fig2c", {"rows": bases, "readings": fits, "tests": tests}) == expected
+    greedy = {"rows": [number(RowId("greedy"), error)], "tests": [pair(RowId("DSN-SVM"), RowId("greedy"), -2, -1)]}
+    assert claim_verdict("Joint training", "pretraining", greedy) == expected
+    assert equivalence({kind: [0.05, -0.05, 0.02] for kind in ("DSN-SVM", "CNN-SVM")}, error) == expected
+
+
 def test_a_table_is_judged_by_rows_on_all_images_only() -> None:
     dsn = RowId("DSN-SVM")
     few = {"rows": [number(dsn, 0.2, config={"train_size": 1000})]}

@@ -132,6 +132,8 @@ def generalisation(record: Record) -> Judged:
     rows = [row for row in trained if row is not None]
     if test is None or len(rows) < 2:
         return UNKNOWN
+    if why := unlearned(record, RowId("CNN-SVM")):
+        return Judged(why, NOT_COMPARABLE)
     told = ", ".join(f"{name} {estimate(row['values'])} in training" for name, row in zip(names, rows, strict=True))
     return Judged(
         f"{told}; test {difference(test)}", in_all_or_some([all(row["mean"] < 0.5 for row in rows), better(test)])
@@ -212,6 +214,8 @@ def faster(record: Record) -> Judged:
         dsn, cnn = (row["values"] if row else [] for row in rows)
         if not dsn or not cnn:
             return UNKNOWN
+        if why := unlearned(record, RowId(f"CNN-{loss}")):
+            return Judged(why, NOT_COMPARABLE)
         test = {**paired(dsn, cnn), "n": len(dsn)}
         sooner.append(test["interval"] is not None and better(test))
         low, high = test["interval"] or (None, None)
@@ -224,9 +228,12 @@ def hinges(record: Record) -> Judged:
     """Judge whether L1 and L2 are equivalent: two one-sided tests, by the 90 % interval within a tenth of the error."""
     told, equal = [], []
     for method in ("DSN-SVM", "CNN-SVM"):
-        l2, l1 = (find_row(record, RowId(method, loss=loss)) for loss in ("squared_hinge", "hinge"))
+        ids = [RowId(method, loss=loss) for loss in ("squared_hinge", "hinge")]
+        l2, l1 = (find_row(record, each) for each in ids)
         if l2 is None or l1 is None:
             return UNKNOWN
+        if why := unlearned(record, ids[0]) or unlearned(record, ids[1]):  # two nets that guess are equal
+            return Judged(why, NOT_COMPARABLE)
         both = zip(l2["values"], l1["values"], strict=True)
         pairs = [(a, b) for a, b in both if a is not None and b is not None]
         if len(pairs) < 2:
@@ -245,6 +252,8 @@ def joint(record: Record) -> Judged:
     test = find_test(record, RowId("DSN-SVM"), RowId("greedy"))
     if test is None:
         return UNKNOWN
+    if why := unlearned(record, RowId("greedy")):
+        return Judged(why, NOT_COMPARABLE)
     return Judged(difference(test), REPRODUCED if better(test) else NOT_REPRODUCED)
 
 
