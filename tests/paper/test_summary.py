@@ -15,7 +15,7 @@ from deepsup.paper.fast_targets import FEW, WITH, WITHOUT
 from deepsup.paper.provenance import chosen_words
 from deepsup.paper.recipe_claims import RECIPE_CLAIMS, fast_error
 from deepsup.paper.row_id import RowId
-from deepsup.paper.summary import BEGIN, END, keep, settings_text, summarise
+from deepsup.paper.summary import BEGIN, END, keep, section, settings_text, summarise
 from deepsup.paper.targets import NAMES
 from deepsup.paper.verdicts import (
     CORRECTED,
@@ -432,6 +432,19 @@ def test_few_images_must_show_it_at_every_size(intervals: list[tuple[float, floa
     ]
     record = {"rows": [], "tests": tests}
     assert claim_verdict("Companions lower the error of the net fast", "fast-few", record) == expected
+
+
+def test_minutes_of_different_processors_name_them() -> None:
+    """Rows of one record may come from several machines, whose minutes say nothing about the methods."""
+
+    def minutes(*kinds: str) -> list[str]:
+        rows = [number(RowId(kind), 5.0, paper=None, seconds=[90.0], made={"cpu": kind}) for kind in kinds]
+        where = dict.fromkeys(("cores", "machine", "python", "torch", "deepsup"), "?") | {"cpu": kinds[-1]}
+        record = {"target": "x", "preset": "cpu", "title": "?", "command": "?", "environment": where, "rows": rows}
+        return [line.split(" | ")[4] for line in section(record, Path()).splitlines() if line.startswith("| ?")]
+
+    assert minutes("AVX2", "AVX512") == ["1.5 (AVX2)", "1.5 (AVX512)"]
+    assert minutes("AVX2", "AVX2") == ["1.5", "1.5"]
 
 
 def test_a_record_without_ids_is_refused_in_one_line() -> None:

@@ -140,7 +140,8 @@ def section(record: Mapping[str, Any], results: Path) -> str:
     lines = [f"\n## {record['title']}\n", made(record), ""]
     said = "verdict" if "findings" in record else "chosen"
     header = ["", "paper", "ours", said, "minutes per run", "differs from the paper's protocol"]
-    lines.append(table(header, [told_row(row) for row in record["rows"]]))
+    mixed = len(processors(record)) > 1
+    lines.append(table(header, [told_row(row, mixed) for row in record["rows"]]))
     if record.get("readings"):
         read = [told_reading(record, row) for row in record["readings"]]
         lines += ["", table(["read off the runs", "paper", "ours", ""], read)]
@@ -162,9 +163,9 @@ def made(record: Mapping[str, Any]) -> str:
     """Say by which command, where and how long."""
     where = record["environment"]
     spent = record.get("training_minutes")
-    kinds = sorted({row.get("made", where)["cpu"] for row in record["rows"]} or {where["cpu"]})
+    kinds = " and ".join(processors(record))
     return (
-        f"`{record['command']}`, {where['cores']} cores ({where['machine']}, {' and '.join(kinds)}), Python "
+        f"`{record['command']}`, {where['cores']} cores ({where['machine']}, {kinds}), Python "
         f"{where['python']}, torch {where['torch']}, deepsup {where['deepsup']}"
         + ("" if spent is None else f"; {spent:g} minutes of training, the search aside")
         + "."
@@ -172,10 +173,17 @@ def made(record: Mapping[str, Any]) -> str:
     )
 
 
-def told_row(row: Mapping[str, Any]) -> list[str]:
-    """Return the cells of one row."""
+def processors(record: Mapping[str, Any]) -> list[str]:
+    """Return the kinds of processors that made the rows."""
+    where = record["environment"]
+    return sorted({row.get("made", where)["cpu"] for row in record["rows"]} or {where["cpu"]})
+
+
+def told_row(row: Mapping[str, Any], mixed: bool) -> list[str]:
+    """Return the cells of one row; ``mixed``: minutes of different processors, which are not to be compared."""
     seconds = row.get("seconds") or []
     time = f"{sum(seconds) / len(seconds) / 60:.1f}" if seconds else ""
+    time += f" ({row['made']['cpu']})" if mixed and time else ""
     said = row.get("verdict") or row.get("choice", "")
     return [row["row"], plain(row["paper"]), shown(row), said, time, row.get("differs", "")]
 
