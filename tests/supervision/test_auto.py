@@ -1,8 +1,11 @@
 """``at="auto"``: which layers it takes, on nets whose right answer is known."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from nets import CLASSES, ConvNet, TokenNet, images, mlp
+from auto_nets import Recurrent, Transformer
+from nets import CLASSES, LEARNED, ConvNet, TokenNet, images, mlp
 from torch import Tensor, nn
 
 from deepsup import DeepsupError, supervise
@@ -84,7 +87,7 @@ def test_maps_with_their_channels_last() -> None:
 
 def test_one_resolution_only() -> None:
     assert auto(TokenNet(), torch.zeros(1, 7, 8)) == ("layers.0", "layers.1")
-    assert auto(mlp(), torch.zeros(1, 6)) == ("1", "3")
+    assert auto(mlp(), torch.zeros(1, 6)) == ("1",)  # the second hidden layer comes right before the output
     same = nn.Sequential(*(nn.Conv2d(2, 2, 3, padding=1) for _ in range(9)), nn.Flatten(), nn.Linear(128, CLASSES))
     assert auto(same, images(1)) == ("2", "5")
 
@@ -106,3 +109,29 @@ def test_layers_called_twice_are_passed_over() -> None:
 def test_nothing_to_tap() -> None:
     with pytest.raises(DeepsupError, match="at='auto' finds no hidden layer in Linear"):
         auto(nn.Linear(6, CLASSES), torch.zeros(1, 6))
+
+
+def test_an_lstm_is_tapped_at_its_output_sequence_and_trained() -> None:
+    words = torch.randint(0, 50, (2, 9))
+    net = supervise(Recurrent(modules=2), num_classes=CLASSES, example=words, companion=LEARNED)
+    assert net.head("rnns.0").companion == replace(LEARNED, select=0)
+    net(words).companions["rnns.0"].sum().backward()
+    assert net.trunk.get_parameter("rnns.0.weight_ih_l0").grad.any()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (Transformer(3, batch_first=False), r"'encoder.layers.0' returns Tensor \[9, 2, 16\], the batch not first"),
+        (Recurrent(batch_first=False), r"'rnns.0' returns a tuple \(Tensor \[9, 2, 16\], .*the batch not first"),
+    ],
+)
+def test_a_sequence_before_the_batch_is_refused(model: nn.Module, why: str) -> None:
+    with pytest.raises(DeepsupError, match=f"{why}; expected blocks .*: embedding, .* can be tapped"):
+        auto(model, torch.randint(0, 50, (2, 9)))
+    assert not any(layer._forward_hooks for layer in model.modules())
+
+
+def test_a_last_map_of_one_pixel_is_the_outputs() -> None:
+    model = nn.Sequential(Step(2), Step(2), Step(2), nn.Flatten(), nn.Linear(2, CLASSES))
+    assert auto(model, torch.zeros(1, 2, 8, 8)) == ("0", "1")  # 4 x 4, 2 x 2, then 1 x 1

@@ -18,7 +18,7 @@ TORCHVISION: dict[str, tuple[int, tuple[str, ...]]] = {
     "vgg11_bn": (64, ("features.2", "features.6", "features.13", "features.20", "features.27", "features")),
     "densenet121": (64, ("features.relu0", "features.denseblock1", "features.denseblock2", "features.denseblock3")),
     "mobilenet_v3_small": (64, ("features.0", "features.1", "features.3", "features.8")),
-    "convnext_tiny": (64, ("features.2.0", "features.4.0", "features.6.0")),
+    "convnext_tiny": (64, ("features.1", "features.3", "features.5")),
     "efficientnet_b0": (64, ("features.1", "features.2", "features.3", "features.5")),
     "regnet_y_400mf": (64, ("stem", "trunk_output.block1", "trunk_output.block2", "trunk_output.block3")),
     "googlenet": (64, ("conv1", "conv3", "inception3b", "inception4e")),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from deepsup.errors import RunError, SupervisionError, nearest
 from deepsup.pretrained import SETTINGS, WEIGHTS, local_folder, make_folder, push, read_pretrained, write_pretrained
 from deepsup.reading import file_named
-from deepsup.supervision.auto import choose_taps
+from deepsup.supervision.auto import choose_companions
 from deepsup.supervision.companions import Companion, Head
 from deepsup.supervision.fusion import FUSE, Fusion
 from deepsup.supervision.inspection import (
@@ -278,7 +278,7 @@ def supervise(
                 "at='auto' without example=; expected a batch to run the model on once; give example=images[:1] or "
                 "name the layers"
             )
-        at = choose_taps(model, trace(model, *as_call(example), num_classes))
+        at = choose_companions(model, trace(model, *as_call(example), num_classes), companion)
     net = DeeplySupervised(model, named_companions(model, at, companion), int(num_classes), fuse)
     if example is not None:
         try:

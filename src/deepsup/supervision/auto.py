@@ -1,39 +1,87 @@
 """Choose the layers to tap from a traced forward pass (``at="auto"``)."""
 
 from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from itertools import combinations
 from math import ceil, prod
 
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError
-from deepsup.supervision.layout import image_of, readings
+from deepsup.supervision.companions import Companion
+from deepsup.supervision.layout import image_of, layout_of, positions, readings
+from deepsup.supervision.taps import describe
 from deepsup.supervision.trace import Call, Trace, shares_memory
+
+EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+SEQUENCE_FIRST = (nn.RNNBase, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)  # unless batch_first=True
+NORMS = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm", "torch.nn.modules.normalization")
+DROPOUTS = "torch.nn.modules.dropout"
+
+
+def choose_companions(model: nn.Module, seen: Trace, companion: Companion) -> dict[str, Companion]:
+    """Return tap -> companion for ``choose_taps``; where a layer returns a tuple, it gets the first part."""
+    outputs = {call.name: call.output for call in seen.calls}
+    first = replace(companion, select=0) if companion.select is None else companion
+    return {name: companion if isinstance(outputs[name], Tensor) else first for name in choose_taps(model, seen)}
 
 
 def choose_taps(model: nn.Module, seen: Trace) -> list[str]:
-    """Return the last layer of each spatial resolution, except the last resolution, which is the output's.
+    """Return the names of the layers to tap.
 
-    Of a dense model, these are the stages of its decoder.
+    1. Of a dense model: the stages of its decoder, which are the last layers of each resolution after the coarsest.
+    2. Of a net with maps: the last layer of each resolution, except the last resolution, which is the output's.
+    3. Of a net with one resolution or none (a transformer, an LSTM, an MLP), or with a few convolutions before a
+       larger stack of layers on sequences: its main blocks (``main_blocks``), at the ends of the first and the second
+       third, or, if they shorten the sequence, the last block of each length. Never the last block, which comes right
+       before the output, unless it is the only one. After a single linear layer or convolution, its activation.
 
-    A net with a single resolution (a ViT, a mixer, an MLP) has no such layers. There, the layers that end the first and
-    the second third of the most repeated kind of block are tapped.
+    Raise an error if there is nothing like this, or if the main blocks cannot be tapped.
     """
     counts = Counter(call.layer for call in seen.calls)
-    batch = seen.scores.shape[0]
-    calls = [call for call in seen.hidden_calls if counts[call.layer] == 1 and is_feature(call.output, batch)]
+    tappable = [call for call in seen.hidden_calls if counts[call.layer] == 1 and is_feature(call, seen)]
+    calls = [call for call in tappable if isinstance(call.output, Tensor)]
     ends = stage_ends(calls, seen)
-    taps = decoder_stages(calls, ends, seen) if seen.dense else list(ends.values())[:-1] or block_thirds(model, calls)
+    if seen.dense:
+        taps = decoder_stages(calls, ends, seen)
+    else:
+        blocks = main_blocks(model, seen)
+        stages = map_stages(blocks, ends)
+        own = block_ends(blocks, calls, seen) if all(call in tappable for call in blocks) else []
+        taps = own if not stages or (own and follow(blocks, stages, seen)) else stages
     if not taps:
-        raise SupervisionError(
-            f"at='auto' finds no hidden layer in {type(model).__name__} that runs once and returns one tensor; "
-            f"expected a net with hidden layers; name them yourself, at=[...]"
-        )
+        raise SupervisionError(nothing_found(model, tappable, seen))
     return taps
 
 
-def is_feature(output: object, batch: int) -> bool:
-    """Whether an output can feed a companion: a floating-point tensor with the batch first."""
-    return isinstance(output, Tensor) and output.is_floating_point() and output.ndim >= 2 and output.shape[0] == batch
+def nothing_found(model: nn.Module, tappable: list[Call], seen: Trace) -> str:
+    """Return the message for a model in which no layer is a sensible tap."""
+    names = [call.name if isinstance(call.output, Tensor) else f"{call.name} (select=0)" for call in tappable]
+    blocks = [] if seen.dense else main_blocks(model, seen)
+    why = ""
+    if blocks:
+        runs = sum(call.layer is blocks[0].layer for call in seen.calls)
+        shown = f"runs {runs} times" if runs > 1 else f"returns {describe(blocks[0].output)}, the batch not first"
+        why = f": of its main blocks, {blocks[0].name!r} {shown}"
+    return (
+        f"at='auto' finds no hidden layer in {type(model).__name__} that is a sensible tap{why}; expected blocks that "
+        f"run once and return [B, ...]; name the layers yourself, at=[...]: {', '.join(names) or 'none'} can be tapped"
+    )
+
+
+def features_of(call: Call) -> Tensor | None:
+    """Return the tensor that a layer returns, alone or as the first part of a tuple (an LSTM's output sequence)."""
+    output = call.output[0] if isinstance(call.output, list | tuple) and call.output else call.output
+    return output if isinstance(output, Tensor) else None
+
+
+def is_feature(call: Call, seen: Trace) -> bool:
+    """Whether a layer's output can feed a companion: a floating-point tensor with the batch first."""
+    features, batch = features_of(call), seen.scores.shape[0]
+    if isinstance(call.layer, SEQUENCE_FIRST) and not getattr(call.layer, "self_attn", call.layer).batch_first:
+        return False  # also where the sequence happens to be as long as the batch
+    return features is not None and features.is_floating_point() and features.ndim >= 2 and len(features) == batch
 
 
 def decoder_stages(calls: list[Call], ends: dict[tuple[int, ...], str], seen: Trace) -> list[str]:
@@ -49,25 +97,62 @@ def decoder_stages(calls: list[Call], ends: dict[tuple[int, ...], str], seen: Tr
 
 
 def stage_ends(calls: list[Call], seen: Trace) -> dict[tuple[int, ...], str]:
-    """Return resolution -> its last layer, in the order of these layers."""
+    """Return resolution -> its last layer, in the order of these layers.
+
+    A few pixels less, as after a convolution without padding, are no new resolution of a classifier.
+    """
     sizes = {call.name: resolution(call.output, seen) for call in seen.calls}
     within = sizes_within(calls, sizes)
-    ends: dict[tuple[int, ...], str] = {}
-    last: dict[tuple[int, ...], Call] = {}
+    ends: dict[tuple[int, ...], Call] = {}
+    stage: tuple[int, ...] = ()
+    latest: tuple[int, ...] = ()
     for call in calls:
         size = sizes[call.name]
         blocks = (block for block in enclosing(call.name) if block in within and not is_list(seen.layers[block]))
         if size and not any(sizes.get(block) != size and len(within[block]) < 3 for block in blocks):
-            if seen.dense and size in last and hands_on(call, last[size]):
-                continue
-            ends.pop(size, None)  # a later layer at this resolution moves it to the end
-            ends[size], last[size] = call.name, call
-    return ends
+            stage = stage if size == latest or (not seen.dense and only_trimmed(latest, size)) else size
+            latest = size
+            if stage not in ends or not adds_nothing(call, ends[stage], seen):
+                ends.pop(stage, None)  # a later layer at this resolution moves it to the end
+                ends[stage] = call
+    return {size: call.name for size, call in ends.items()}
 
 
-def hands_on(call: Call, before: Call) -> bool:
-    """Whether a module that is not around another one returns that one's output as it is (MONAI's skip layers)."""
-    return call.name not in enclosing(before.name) and shares_memory(call.output, before.output)
+def only_trimmed(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
+    """Whether a map has become smaller, but not to a half or so.
+
+    >>> only_trimmed((12, 12), (10, 10)), only_trimmed((12, 12), (6, 6)), only_trimmed((13, 13), (7, 7))
+    (True, False, False)
+    """
+    return len(before) == len(after) and all(
+        max(0.6 * b, ceil(b / 2)) < a < b for b, a in zip(before, after, strict=True)
+    )
+
+
+def adds_nothing(call: Call, before: Call, seen: Trace) -> bool:
+    """Whether a later layer is no better tap: one that begins the step after a block, or that hands its input on.
+
+    The first is a norm or projection at the start of a down- or upsampling. The second is a module of a dense model,
+    not around the other one, that returns its output as it is (MONAI's skip layers).
+    """
+    begins = is_block(before.layer) and not is_block(call.layer) and call.given is before.output
+    same = call.name not in enclosing(before.name) and shares_memory(call.output, before.output)
+    return (begins and not siblings(call, before)) or (seen.dense and same and call.version == before.version)
+
+
+def is_block(layer: nn.Module) -> bool:
+    """Whether a module has several others inside."""
+    return len([*layer.modules()]) > 2
+
+
+def siblings(a: Call, b: Call) -> bool:
+    """Whether two layers are in the same module."""
+    return a.name.rpartition(".")[0] == b.name.rpartition(".")[0]
+
+
+def is_norm(layer: nn.Module) -> bool:
+    """Whether a layer is one of torch's norms."""
+    return any(each.__module__ in NORMS for each in type(layer).mro())
 
 
 def sizes_within(calls: list[Call], sizes: dict[str, tuple[int, ...] | None]) -> dict[str, set[tuple[int, ...]]]:
@@ -115,19 +200,105 @@ def resolution(output: object, seen: Trace) -> tuple[int, ...] | None:
     return next(smaller, tuple(output.shape[2:]) if output.ndim == 5 else None)
 
 
-def block_thirds(model: nn.Module, calls: list[Call]) -> list[str]:
-    """Return the layers that end the first and the second third of the most repeated kind of layer in one module."""
-    called = {call.layer: index for index, call in enumerate(calls)}
-    groups: list[list[nn.Module]] = []
+def main_blocks(model: nn.Module, seen: Trace) -> list[Call]:
+    """Return the blocks of the net's main structure, in order: like modules in one parent, one after the other.
+
+    Blocks on maps or sequences come before layers on vectors, then a repeated structure (several like modules, the only
+    one of a list, a recurrent layer) before a single module, then the one with the most weights.
+    """
+    return max(structures(model, seen), key=lambda group: rank(group, model, seen), default=[])
+
+
+def rank(group: list[Call], model: nn.Module, seen: Trace) -> tuple[bool, bool, int]:
+    """Return by what a structure is compared with others: on maps or sequences, repeated, number of weights."""
+    first = group[0]
+    features, parent = features_of(first), seen.layers.get(first.name.rpartition(".")[0], model)
+    sequence = features is not None and features.ndim > 2
+    part = isinstance(first.layer, nn.Linear) and sequence and parent is not model  # of an attention or the like
+    alone = is_list(parent) and len([*parent.children()]) == 1
+    repeated = not part and (len(group) > 1 or alone or isinstance(first.layer, nn.RNNBase))
+    return sequence, repeated, sum(weights(call.layer) for call in group)
+
+
+def structures(model: nn.Module, seen: Trace) -> Iterator[list[Call]]:
+    """Yield the like modules with weights in every module, in the order of their calls; not if they run in parallel."""
+    order = {call.layer: index for index, call in reversed(list(enumerate(seen.hidden_calls)))}
     for parent in model.modules():
-        kinds: dict[type, list[nn.Module]] = {}
-        for child in parent.children():
-            if child in called:
-                kinds.setdefault(type(child), []).append(child)
-        groups += kinds.values()
-    if not groups:
-        return []
-    blocks = max(groups, key=lambda group: (len(group), max(called[layer] for layer in group)))
-    blocks.sort(key=lambda layer: called[layer])
-    ends = sorted({ceil(len(blocks) * third / 3) - 1 for third in (1, 2)})
-    return [calls[called[blocks[end]]].name for end in ends]
+        kinds: dict[Hashable, list[Call]] = {}
+        for child in sorted((each for each in elements(parent) if each in order), key=order.__getitem__):
+            if weights(child):
+                kinds.setdefault(kind(child), []).append(seen.hidden_calls[order[child]])
+        for group in kinds.values():
+            if not any(a.given is b.given is not None for a, b in combinations(group, 2)):
+                yield group
+
+
+def elements(parent: nn.Module) -> Iterator[nn.Module]:
+    """Yield the modules in a module, and those of the lists of lists in it (a transformer's blocks by stages)."""
+    for child in parent.children():
+        yield child
+        if type(parent) is type(child) is nn.ModuleList:
+            yield from elements(child)
+
+
+def weights(layer: nn.Module) -> int:
+    """Return the number of weights of a layer and those inside it, without embeddings, norms and biases."""
+    own = (p for each in layer.modules() if not isinstance(each, EMBEDDINGS) for p in each.parameters(recurse=False))
+    return sum(p.numel() for p in own if p.ndim > 1)
+
+
+def kind(layer: nn.Module) -> Hashable:
+    """Return what like modules have in common: their type, of a list of layers also the kinds in it."""
+    inside = frozenset(map(kind, layer.children())) if is_list(layer) else None
+    return type(layer), inside
+
+
+def map_stages(blocks: list[Call], ends: dict[tuple[int, ...], str]) -> list[str]:
+    """Return the ends of all resolutions but the last; of all, if another main block without a map comes after it."""
+    names = list(ends.values())
+    more = any(call.name == names[-1] for call in blocks[:-1]) if names else False
+    return names if more else names[:-1]
+
+
+def follow(blocks: list[Call], stages: list[str], seen: Trace) -> bool:
+    """Whether the blocks return sequences (not maps or vectors) and end after all these layers."""
+    names = [call.name for call in seen.calls]
+    sequences = all((x := features_of(call)) is not None and x.ndim == 3 for call in blocks)
+    return sequences and names.index(blocks[-1].name) > max(map(names.index, stages))
+
+
+def block_ends(blocks: list[Call], calls: list[Call], seen: Trace) -> list[str]:
+    """Return the last block of each length except the last one; with one length only, those that end a third."""
+    ends = list({length(call, seen): call for call in blocks}.values())[:-1]
+    if not ends:
+        thirds = sorted({ceil(len(blocks) * third / 3) - 1 for third in (1, 2)})
+        ends = [blocks[end] for end in thirds if 0 <= end < max(len(blocks) - 1, 1)]
+    return [after_activation(call, calls, seen) for call in ends]
+
+
+def length(call: Call, seen: Trace) -> tuple[int, ...]:
+    """Return the number of positions of a block's output, () for a vector or if it is unknown."""
+    features = features_of(call)
+    if features is None or features.ndim < 3:
+        return ()
+    try:
+        return tuple(positions(features.shape, layout_of(call, features, seen)))
+    except SupervisionError:
+        return ()
+
+
+def after_activation(call: Call, calls: list[Call], seen: Trace) -> str:
+    """Return the last of the norms and activations that directly follow a single layer in its parent, or the block."""
+    if is_block(call.layer):
+        return call.name
+    for after in seen.calls[seen.calls.index(call) + 1 :]:
+        if after not in calls or not siblings(call, after) or not is_activation(after, call):
+            break
+        call = after
+    return call.name
+
+
+def is_activation(call: Call, before: Call) -> bool:
+    """Whether a layer is a norm or keeps the shape without parameters, and is no dropout."""
+    plain = not any(True for _ in call.layer.parameters()) and type(call.layer).__module__ != DROPOUTS
+    return (plain or is_norm(call.layer)) and call.output.shape == getattr(before.output, "shape", None)

@@ -23,6 +23,8 @@ class Call:
     version: object
     begun: int
     """How many calls had begun when this one ended."""
+    given: Any = None
+    """Its first positional argument."""
 
     @property
     def changed_in_place(self) -> bool:
@@ -71,9 +73,9 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], nu
         if get_ident() == thread:
             begun.append(layer)
 
-    def note(layer: nn.Module, _args: Any, output: Any) -> None:
+    def note(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if get_ident() == thread:
-            calls.append(Call(names[layer], layer, output, version_of(output), len(begun)))
+            calls.append(Call(names[layer], layer, output, version_of(output), len(begun), next(iter(args), None)))
 
     handles = [layer.register_forward_hook(note) for layer in names]
     handles += [layer.register_forward_pre_hook(begin) for layer in names]
