@@ -44,8 +44,10 @@ optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
 epochs = 5
 scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=epochs - 1)
 for epoch in range(epochs):
-    for rows in torch.randperm(len(images)).split(25):
-        loss = objective(net(images[rows]), labels[rows], progress=epoch / epochs)
+    batches = torch.randperm(len(images)).split(25)
+    for step, rows in enumerate(batches):
+        done = (epoch + step / len(batches)) / epochs
+        loss = objective(net(images[rows]), labels[rows], progress=done)
         optimizer.zero_grad()
         loss.total.backward()
         optimizer.step()

@@ -24,8 +24,10 @@ objective = Objective(net, targets="probability", class_weights=background_count
 optimizer = torch.optim.AdamW(net.parameters(), lr=0.003)
 epochs = 6
 for epoch in range(epochs):
-    for batch in torch.randperm(len(images)).split(10):
-        loss = objective(net(images[batch]), masks[batch], progress=epoch / epochs)
+    batches = torch.randperm(len(images)).split(10)
+    for step, batch in enumerate(batches):
+        done = (epoch + step / len(batches)) / epochs
+        loss = objective(net(images[batch]), masks[batch], progress=done)
         optimizer.zero_grad()
         loss.total.backward()
         optimizer.step()

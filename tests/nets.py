@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from deepsup import Companion, Objective
 
 CLASSES = 3
-LEARNED = Companion(init="torch")
-"""The default companion with weights that differ, as after training: at its start all its scores are 0."""
+LEARNED = Companion(pool=4)
+"""The default companion as a model with norm layers has it: on a grid of 4x4."""
 
 
 def linear(pool: Any = "none", **settings: Any) -> Companion:

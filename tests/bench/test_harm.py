@@ -25,19 +25,30 @@ def errors(plain: dict[str, list[float]], supervised: dict[str, list[float]]) ->
     }
 
 
-def test_the_bar_by_hand() -> None:
-    plain = {"a": [10.0, 14.0], "b": [20.0, 20.0], "c": [90.0, 90.0], "d": [39.9, 39.9]}
-    ours = {"a": [6.0, 6.0], "b": [24.0, 24.2], "c": [100.0, 100.0], "d": [39.9, 39.9]}
+def test_the_bar_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harm, "GROUPS", {"some": "abcd", "more": "e", "none of them": "z"})
+    plain = {"a": [10.0, 14.0], "b": [20.0, 20.0], "c": [90.0, 90.0], "d": [39.9, 39.9], "e": [80.0, 60.0]}
+    ours = {"a": [5.0, 7.0], "b": [23.0, 23.2], "c": [100.0, 100.0], "d": [39.9, 39.9], "e": [10.0, 20.0]}
     record = harm.summary(errors(plain, ours), TINY)
     rows = {row["model"]: row for row in record["rows"]}
-    assert [rows[name]["trains"] for name in "abcd"] == [True, True, False, True]
+    assert [rows[name]["trains"] for name in "abcde"] == [True, True, False, True, False]
     assert rows["a"]["harmless"] is True
-    assert rows["b"]["harmless"] is False  # 24.1 against 1.15 * 20 + 1 = 24
+    assert rows["b"]["harmless"] is False  # 23.1 against 1.1 * 20 + 1 = 23
     assert rows["c"]["harmless"] is None  # a plain model that has not learned says nothing
-    assert record["harmed"] == ["b, SGD 0.1"]
-    assert record["cells"] == 3
-    assert record["geometric_mean"] == pytest.approx((0.5 * 1.205 * 1.0) ** (1 / 3))
+    assert [rows[name]["woken"] for name in "abcde"] == [None, None, False, None, True]
+    assert rows["b"]["ratio"] == pytest.approx(math.sqrt(1.15 * 1.16))
     assert rows["a"]["plain_deviation"] == pytest.approx(math.sqrt(8))
+    some = record["groups"]["some"]
+    assert (some["rows"], some["trained"], some["pairs"], some["better"]) == (4, 3, 6, 2)
+    assert some["harmed"] == ["b, SGD 0.1"]
+    logs = [math.log(0.5), (math.log(1.15) + math.log(1.16)) / 2, 0.0]
+    middle, spread = sum(logs) / 3, 4.302652729911275 / math.sqrt(3)  # t of 2 degrees of freedom, from a table
+    deviation = math.sqrt(sum((each - middle) ** 2 for each in logs) / 2)
+    assert some["geometric_mean"] == pytest.approx(math.exp(middle))
+    assert some["interval"] == pytest.approx([math.exp(middle + sign * spread * deviation) for sign in (-1, 1)])
+    more = record["groups"]["more"]
+    assert (more["geometric_mean"], more["interval"], more["woken"]) == (None, None, ["e, SGD 0.1"])
+    assert "none of them" not in record["groups"]
 
 
 @pytest.mark.parametrize("model", MODELS)

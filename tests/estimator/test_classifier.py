@@ -204,7 +204,7 @@ def test_settings_as_searches_draw_them(digits: tuple[np.ndarray, np.ndarray]) -
     ("settings", "said"),
     [
         ({"learning_rate": -1}, r"^learning_rate=-1.0; expected a number of at least 0: learning rate$"),
-        ({"alpha": None}, r"^alpha=None; expected float"),
+        ({"alpha": "much"}, r"^alpha='much'; expected"),
         ({"device": "gpu"}, r"^device='gpu'; expected cpu, cuda or cuda:N$"),
         ({"loss": "dice"}, r"^loss='dice' with scores \[64, 10\]; .*use loss='softmax' to classify"),
     ],

@@ -110,7 +110,7 @@ def easy(slow_first: bool = False) -> tuple[DeeplySupervised, Tensor, Tensor]:
     a, b, c = nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, CLASSES)
     layers = [Slow(), a, b, c] if slow_first else [a, b, Slow(), c]
     tap = "2" if slow_first else "1"
-    companion = Companion(init="torch", length=None)
+    companion = Companion(rate=1.0)  # whose weights can be written to
     net = supervise(nn.Sequential(*layers), [tap], num_classes=CLASSES, example=torch.zeros(2, 4), companion=companion)
     with torch.no_grad():
         a.weight.copy_(torch.eye(4) * 9)

@@ -16,10 +16,8 @@ def test_the_total_is_the_mean_of_the_output_and_of_the_mean_companion(
 ) -> None:
     net = supervise(ConvNet(), at=["conv1", "pool1"], num_classes=CLASSES, example=images(2)).double()
     x, y = images(6).double(), labels(6)
-    for head in ("conv1", "pool1"):
-        torch.nn.init.normal_(net.head(head).classifier.weight)
     out = net(x)
-    loss = Objective(net, alpha=alpha)(out, y, progress=progress)
+    loss = Objective(net, alpha=alpha, average=True)(out, y, progress=progress)
     now = [each * (1 - progress) / 2 for each in alpha]
     losses = [F.cross_entropy(scores, y) for scores in out.companions.values()]
     expected = (F.cross_entropy(out.scores, y) + now[0] * losses[0] + now[1] * losses[1]) / (1 + sum(now))
@@ -36,18 +34,19 @@ def test_the_output_counts_the_same_however_many_companions_there_are() -> None:
     x, y, shares = images(6), labels(6), []
     for taps in (["conv1"], ["conv1", "pool1", "conv2"]):
         net = supervise(ConvNet(), at=taps, num_classes=CLASSES, example=images(2))
-        loss = Objective(net, alpha=0.3)(net(x), y, progress=0.0)
+        loss = Objective(net, alpha=0.3, average=True)(net(x), y, progress=0.0)
         shares.append((loss.output / loss.output_loss).item())
     assert shares == pytest.approx([1 / 1.3, 1 / 1.3])
 
 
-def test_the_paper_sums() -> None:
+def test_the_default_and_the_paper_sum() -> None:
     net = supervise(ConvNet(), at=["conv1"], num_classes=CLASSES, example=images(2))
     out, y = net(images(6)), labels(6)
-    summed = Objective(net, alpha=0.5, average=False)(out, y, progress=0.0)
+    summed = Objective(net, alpha=0.5)(out, y, progress=0.0)
     torch.testing.assert_close(
         summed.total, F.cross_entropy(out.scores, y) + 0.5 * F.cross_entropy(out.companions["conv1"], y)
     )
+    assert not Objective(net).average
     assert not Objective.paper(net).average
     assert not Objective.caffe(net).average
     with pytest.raises(DeepsupError, match="average"):

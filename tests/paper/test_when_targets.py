@@ -20,7 +20,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.summary import BEGIN, END, summarise
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_REPRODUCED, NOT_RUN, PARTLY, REPRODUCED
 from deepsup.paper.when_page import errors_table, harm_text, when_block
-from deepsup.recipes import PAPER_COMPANIONS
+from deepsup.recipes import PAPER_COMPANIONS, WEAK
 from deepsup.training.build import build_net
 
 
@@ -64,10 +64,10 @@ def test_every_control_meets_companions_and_none() -> None:
 
 
 def test_combinations_lead_from_the_defaults_to_the_papers_companions() -> None:
-    """The first one has the library's defaults, the last one the paper's companions; neighbours differ by one word."""
+    """The first one has the first defaults, the last one the paper's companions; neighbours differ by one word."""
     found = combinations()
     bare, first, *others = found.values()
-    default = Config()
+    default = Config(**WEAK)
     assert (bare.supervision.taps, bare.replace(taps=first.supervision.taps)) == (("none",), first)
     assert first.supervision == default.supervision
     assert first.objective == default.replace(alpha=(1.0,)).objective

@@ -48,7 +48,7 @@ def test_a_divergence_says_how_to_go_on_and_that_works(
     rate = small.optimizer.lr * (
         1 - (10.5 / 24 - small.optimizer.warmup) / (1 - small.optimizer.warmup)
     )  # amid the 11th of 24 steps
-    told = f"lower lr (now {rate:.3g}) or alpha ({small.objective.alpha[0]:g}); {command} goes on from step 9"
+    told = f"lower lr (now {rate:.3g}) or alpha (0.5); {command} goes on from step 9"
     assert str(caught.value).endswith(told)
     assert main(command.split()[1:]) == 0
     assert f"going on with {tmp_path / 'lost'}\n" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from deepsup.runs.model import load_model
 from deepsup.runs.train import train
 from deepsup.training import checkpoint
 
-NEWER = ("companion_length", "average")
+NEWER = ("companion_length", "average", "join", "decay_by")
 
 
 def older(config: dict[str, Any]) -> dict[str, Any]:

@@ -140,7 +140,9 @@ def test_state_dict_round_trip(kind: Kind) -> None:
         with torch.no_grad():
             for p in other.parameters():
                 p.normal_()
-        twin = supervise(other, at=taps, num_classes=CLASSES, companion=Companion.caffe(), example=example).eval()
+        twin = supervise(
+            other, at=taps, num_classes=CLASSES, companion=Companion(pool="none", init="caffe"), example=example
+        ).eval()
         twin.load_state_dict(net.state_dict())
         assert torch.equal(twin(x).scores, net(x).scores)
         for name in taps:

@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import re
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -157,9 +158,12 @@ def test_features_are_scaled_to_one_length(kind: str, last: bool) -> None:
         torch.testing.assert_close(found.flatten(), 3.5 / norm * (g - (g @ flat) * flat / (2 * norm**2)))
 
 
-@pytest.mark.parametrize("companion", [LEARNED, Companion(), linear(length=8.0)], ids=["default", "at 0", "flat"])
+SCALED = Companion(pool=4, length=8.0)
+
+
+@pytest.mark.parametrize("companion", [SCALED, linear(length=8.0)], ids=["on a grid", "flat"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_sample_of_zeros_scores_the_bias_and_has_no_gradient(companion: Companion, dtype: torch.dtype) -> None:
+def test_a_scaled_sample_of_zeros_scores_the_bias_and_has_no_gradient(companion: Companion, dtype: torch.dtype) -> None:
     x = torch.randn(4, 6, 5, 5, dtype=dtype)
     x[2] = 0
     head = Head("tap", companion, CLASSES).to(dtype)
@@ -178,7 +182,7 @@ def test_a_sample_of_zeros_scores_the_bias_and_has_no_gradient(companion: Compan
 def test_half_precision_neither_overflows_nor_vanishes(dtype: torch.dtype, scale: float) -> None:
     """In float16 the squares of large features and the factors of small ones are above the largest number, 65504."""
     x = (scale * torch.rand(4, 6, 5, 5)).to(dtype)
-    head = Head("tap", LEARNED, CLASSES).to(dtype)
+    head = Head("tap", SCALED, CLASSES).to(dtype)
     head.size(x)
     expected = by_hand(copy.deepcopy(head).double(), x.double(), (4, 4))
     torch.testing.assert_close(head(x).double(), expected, rtol=0.05, atol=0.05)
@@ -196,7 +200,7 @@ def test_scaled_features_under_autocast() -> None:
 @pytest.mark.parametrize("example", [images(1), None], ids=["by an example", "on the first forward"])
 @pytest.mark.parametrize("hidden", [(), (9, 6)], ids=["linear", "hidden layers"])
 def test_a_companion_starts_at_0(example: Tensor | None, hidden: tuple[int, ...]) -> None:
-    companion = Companion(hidden=hidden)
+    companion = Companion(hidden=hidden, init="zero")
     net = supervise(ConvNet(), at=["conv1", "conv2"], num_classes=CLASSES, companion=companion, example=example)
     out = net(images())
     for name, scores in out.companions.items():
@@ -207,23 +211,29 @@ def test_a_companion_starts_at_0(example: Tensor | None, hidden: tuple[int, ...]
         assert len(list(head.hidden.parameters())) == 2 * len(hidden)
 
 
-def test_the_model_meets_companions_that_start_at_0_from_the_second_step_on() -> None:
-    net = supervise(ConvNet().eval(), at=["conv1", "conv2"], num_classes=CLASSES, example=images(1))
+@pytest.mark.parametrize(("init", "expected"), [("torch", [True, True]), ("zero", [False, True])])
+def test_default_companions_teach_the_model_from_the_first_step_on(init: Any, expected: list[bool]) -> None:
+    """A classifier at 0 has no gradient for the model before it has learned something itself."""
+    companion = Companion(init=init)
+    net = supervise(
+        ConvNet().eval(), at=["conv1", "conv2"], num_classes=CLASSES, companion=companion, example=images(1)
+    )
     objective, x, y = Objective(net), images(), labels()
     optimizer = torch.optim.SGD(net.heads.parameters(), lr=0.1)
     reached = []
     for _ in range(2):
         net.zero_grad()
         sum(objective(net(x), y, progress=0.0).companions.values()).backward()
-        reached.append([bool(net.trunk.get_submodule(name).weight.grad.any()) for name in net.taps])
-        assert all(net.head(name).classifier.weight.grad.any() for name in net.taps)
+        reached.append(all(net.trunk.get_submodule(name).weight.grad.any() for name in net.taps))
+        assert all(p.grad.any() for name in net.taps for p in net.head(name).classifier.parameters())
         optimizer.step()
-    assert reached == [[False, False], [True, True]]
+    assert reached == expected
 
 
 def test_weights_that_were_loaded_before_the_first_forward_are_not_put_to_0() -> None:
     net = supervise(ConvNet().eval(), at=["conv1"], num_classes=CLASSES, companion=LEARNED, example=images(1))
-    twin = supervise(ConvNet().eval(), at=["conv1"], num_classes=CLASSES)
+    companion = replace(LEARNED, init="zero")
+    twin = supervise(ConvNet().eval(), at=["conv1"], num_classes=CLASSES, companion=companion)
     twin.load_state_dict(net.state_dict())
     x = images()
     assert torch.equal(twin(x).companions["conv1"], net(x).companions["conv1"])
@@ -260,7 +270,7 @@ BAD_LENGTHS = (0, -8.0, math.nan, math.inf, True, "8", (8,))
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pool": "mean"}, "pool='mean' is not a way to pool; expected 'none', 'avg', 'max' or a size"),
+        ({"pool": "mean"}, "pool='mean' is not a way to pool; expected 'auto', 'none', 'avg', 'max' or a size"),
         ({"pool": 0}, "pool=0"),
         ({"pool": True}, "pool=True"),
         ({"hidden": (0,)}, r"hidden=\(0,\); expected widths of at least 1"),
@@ -269,7 +279,7 @@ BAD_LENGTHS = (0, -8.0, math.nan, math.inf, True, "8", (8,))
         ({"layout": "last"}, r"layout='last'; expected one of: auto, channels_first, channels_last"),
         ({"layout": "channel_last"}, "did you mean 'channels_last'"),
         ({"init": "cafe"}, "init='cafe'; did you mean 'caffe'"),
-        ({"init": 0}, "init=0; expected one of: zero, torch, caffe"),
+        ({"init": 0}, "init=0; expected one of: torch, caffe, zero"),
         *(({"length": bad}, re.escape(f"length={bad!r}; expected a number above 0, or None")) for bad in BAD_LENGTHS),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from nets import LEARNED, linear
+from nets import linear
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
@@ -20,7 +20,7 @@ from deepsup.supervision.companions import Head
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 CHANNELS_LAST, PLAIN = torch.channels_last, torch.contiguous_format
 COMPANIONS = {
-    "paper": linear("none"), "avg": linear("avg"), "default": LEARNED, "scaled": linear("none", length=8.0)
+    "paper": linear("none"), "avg": linear("avg"), "grid": linear(4), "scaled": linear("none", length=8.0)
 }  # fmt: skip
 
 

@@ -178,7 +178,10 @@ def test_no_code_is_run(folder: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def tap(**changes: Any) -> dict[str, Any]:
-    companion = {"pool": 4, "hidden": [], "length": 8.0, "init": "zero", "select": None, "layout": "auto"}
+    companion = {
+        "pool": 4, "hidden": [], "length": 8.0, "init": "zero", "rate": 1.0, "join": "sum", "select": None,
+        "layout": "auto",
+    }  # fmt: skip
     given = {"name": "pool", "companion": companion, "layout": "channels_first", "grid": [4, 4], "clone": False}
     return (
         given

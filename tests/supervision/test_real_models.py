@@ -58,7 +58,7 @@ def test_one_step_and_back(source: str, name: str) -> None:
     net = supervise(model, at="auto", num_classes=CLASSES, example=x, companion=LEARNED)
     assert net.taps == taps
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-    before = {p: p.detach().clone() for p in (net.head(name).classifier.weight for name in taps)}
+    before = {p: p.detach().clone() for name in taps for p in net.head(name).classifier.parameters()}
     first = next(p for p in model.parameters() if p.ndim > 1)
     weight = first.detach().clone()
     loss = objective_of(net, alpha=0.3)(net(x), y)

@@ -3,7 +3,7 @@
 import dataclasses
 import pickle
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,8 @@ def test_a_mirrored_net_takes_the_default_companions() -> None:
 def test_the_defaults_are_those_of_the_library() -> None:
     """What a Config trains is what ``supervise(...)`` and ``Objective(net)`` do by themselves, setting by setting."""
     net = build_net(Config(), 10, (1, 28, 28))
-    assert {net.head(name).companion for name in net.taps} == {Companion()}
+    assert {net.head(name).companion for name in net.taps} == {replace(Companion(), rate=1.0)}
+    assert Config().optimizer.head_lr == Companion().rate  # here the optimizer's groups have it
     ours, theirs = build_objective(Config(), net), Objective(net)
     named = [name for name in signature(Objective).parameters if name != "net"]
     assert {name: getattr(ours, name) for name in named} == {name: getattr(theirs, name) for name in named}
@@ -146,10 +147,11 @@ def without(config: Config, *newer: str) -> dict[str, Any]:
 
 def test_a_record_that_is_older_than_a_setting_has_it_off() -> None:
     for config in (Config(), find_recipe("dsn-mnist"), Config(**FLAT)):
-        old = Config.recorded(without(config, "companion_length", "average"))
-        assert old == config.replace(companion_length=0.0, average=False)
+        old = Config.recorded(without(config, "companion_length", "average", "join", "decay_by"))
+        assert old == config.replace(companion_length=0.0, average=False, join="sum", decay_by="epoch")
         assert Config.recorded(config.to_dict()) == config
-    assert Config().supervision.companion_length != 0  # what is left out of a new config is not off
+    assert Config().supervision.join != "sum"  # what is left out of a new config is not as it was
+    assert Config().objective.decay_by != "epoch"
     with pytest.raises(ConfigError, match="row 3: no setting 'epohs'; did you mean 'epochs'"):
         Config.recorded({"epohs": 3}, "row 3")
 
@@ -160,7 +162,7 @@ def test_every_setting_is_explained_and_has_a_name_of_its_own() -> None:
         assert re.fullmatch(r"\S.*[^\s.]", each.doc), each  # it ends a line of help: no full stop
     names = [each.name for group in GROUPS.values() for each in settings_of(group)]
     assert names == list(PLACES) == list(Config().to_dict())
-    assert len(set(names)) == len(names) == 65
+    assert len(set(names)) == len(names) == 67
 
 
 def test_a_group_or_a_name_is_the_same() -> None:
@@ -243,7 +245,8 @@ def test_the_words_of_earlier_versions_are_read(old: str, new: str) -> None:
 
 def test_a_record_may_have_groups_too() -> None:
     old = {"optimizer": {"lr": 0.1}, "objective": {"average": True}}
-    assert Config.recorded(old) == Config(lr=0.1, average=True, companion_length=0.0)
+    expected = Config(lr=0.1, average=True, companion_length=0.0, join="sum", decay_by="epoch")
+    assert Config.recorded(old) == expected
 
 
 def test_sides_share_the_epochs() -> None:

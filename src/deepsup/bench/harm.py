@@ -1,6 +1,7 @@
-"""Check that companions do no harm: test errors with and without them, at the default settings.
+"""Check what companions do at the default settings: test errors with and without them, over many kinds of model.
 
-The bar: if the plain model trains, the supervised one must not be worse.
+The bar: if the plain model trains, the supervised one must not be worse. Ratios of errors are read seed by seed on the
+logarithm.
 """
 
 import json
@@ -17,10 +18,11 @@ from statistics import mean, stdev
 from typing import Any
 
 import torch
+from scipy.stats import t
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deepsup.bench.models import CLASSES, LENGTH, MODELS, VOCABULARY
+from deepsup.bench.models import CLASSES, GROUPS, LENGTH, MODELS, VOCABULARY
 from deepsup.data import load_data
 from deepsup.files import write_whole
 from deepsup.objective import Objective
@@ -34,6 +36,8 @@ OPTIMIZERS: dict[str, Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]]
 }
 TRAINS = 40.0
 """Percent: a plain model with a higher error has not learned and is not counted."""
+LEAST = 0.01
+"""Percent: smaller errors count as this one in a ratio."""
 Data = tuple[Tensor, Tensor, Tensor, Tensor]
 """Training inputs and labels, test inputs and labels."""
 
@@ -42,7 +46,7 @@ Data = tuple[Tensor, Tensor, Tensor, Tensor]
 class Budget:
     """The training budget of each model."""
 
-    samples: int = 1000
+    samples: int = 500
     epochs: int = 20
     batch: int = 25
     test: int = 5000
@@ -80,9 +84,10 @@ def measure_harm(
     return summary({cell: done[cell] for cell in cells}, budget) | {"minutes": (time.monotonic() - began) / 60}
 
 
-def all_cells(seeds: int) -> list[Cell]:
-    """Return every model with every optimizer and seed, with and without companions."""
-    return [Cell(*each) for each in product(MODELS, OPTIMIZERS, range(seeds), (False, True))]
+def all_cells(seeds: int, groups: Sequence[str] = tuple(GROUPS)) -> list[Cell]:
+    """Return every model of some groups with every optimizer and seed, with and without companions."""
+    models = [model for group in groups for model in GROUPS[group]]
+    return [Cell(*each) for each in product(models, OPTIMIZERS, range(seeds), (False, True))]
 
 
 def known(out: Path, budget: Budget) -> Iterator[tuple[Cell, float]]:
@@ -134,9 +139,10 @@ def fit(
     order = torch.Generator().manual_seed(cell.seed)
     torch.manual_seed(cell.seed)  # dropout
     for epoch in range(budget.epochs):
-        for batch in torch.split(torch.randperm(len(inputs), generator=order), budget.batch):
+        batches = torch.split(torch.randperm(len(inputs), generator=order), budget.batch)
+        for step, batch in enumerate(batches):
             try:
-                loss = loss_of(inputs[batch], labels[batch], epoch / budget.epochs)
+                loss = loss_of(inputs[batch], labels[batch], (epoch + step / len(batches)) / budget.epochs)
             except ValueError:  # scores that are not finite
                 return False
             if not loss.isfinite():
@@ -185,33 +191,62 @@ def text(budget: Budget, seed: int) -> Data:
 
 
 def summary(errors: dict[Cell, float], budget: Budget) -> dict[str, Any]:
-    """Return a row per model and optimizer, and the geometric mean of the ratios of the rows that train."""
-    rows: list[dict[str, Any]] = []
-    for model, optimizer in dict.fromkeys((cell.model, cell.optimizer) for cell in errors):
-        plain, ours = (
-            [e for cell, e in errors.items() if (cell.model, cell.optimizer, cell.supervised) == (model, optimizer, on)]
-            for on in (False, True)
-        )
-        trains = mean(plain) < TRAINS
-        rows.append(
-            {
-                "model": model, "optimizer": optimizer, "plain": plain, "supervised": ours, "trains": trains,
-                "plain_mean": mean(plain), "supervised_mean": mean(ours),
-                "plain_deviation": stdev(plain) if len(plain) > 1 else None,
-                "supervised_deviation": stdev(ours) if len(ours) > 1 else None,
-                "ratio": mean(ours) / mean(plain),
-                "harmless": mean(ours) <= 1.15 * mean(plain) + 1 if trains else None,
-            }
-        )  # fmt: skip
-    ratios = [row["ratio"] for row in rows if row["trains"]]
+    """Return a row per model and optimizer, and for each group of models what its rows say together."""
+    rows = [
+        row_of(model, optimizer, errors)
+        for model, optimizer in dict.fromkeys((cell.model, cell.optimizer) for cell in errors)
+    ]
     return {
         "rows": rows,
         "budget": asdict(budget),
-        "geometric_mean": math.exp(mean(math.log(max(ratio, 1e-9)) for ratio in ratios)) if ratios else None,
-        "cells": len(ratios),
-        "harmed": [f"{row['model']}, {row['optimizer']}" for row in rows if row["harmless"] is False],
+        "groups": {
+            group: told for group, models in GROUPS.items()
+            if (told := together([row for row in rows if row["model"] in models]))
+        },
         "environment": environment_now() | {"threads_per_training": 1},
+    }  # fmt: skip
+
+
+def row_of(model: str, optimizer: str, errors: dict[Cell, float]) -> dict[str, Any]:
+    """Return one model under one optimizer: errors by seed, and the geometric mean of their ratios."""
+    plain, ours = (
+        [e for cell, e in errors.items() if (cell.model, cell.optimizer, cell.supervised) == (model, optimizer, on)]
+        for on in (False, True)
+    )
+    trains = mean(plain) < TRAINS
+    logs = [math.log(max(with_, LEAST) / max(without, LEAST)) for with_, without in zip(ours, plain, strict=True)]
+    return {
+        "model": model, "optimizer": optimizer, "plain": plain, "supervised": ours, "trains": trains,
+        "plain_mean": mean(plain), "supervised_mean": mean(ours),
+        "plain_deviation": stdev(plain) if len(plain) > 1 else None,
+        "supervised_deviation": stdev(ours) if len(ours) > 1 else None,
+        "ratio": math.exp(mean(logs)),
+        "better": sum(with_ < without for with_, without in zip(ours, plain, strict=True)),
+        "harmless": mean(ours) <= 1.1 * mean(plain) + 1 if trains else None,
+        "woken": mean(ours) < TRAINS if not trains else None,
+    }  # fmt: skip
+
+
+def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the geometric mean of the ratios of the rows that train, its 95 % interval over rows, and counts."""
+    if not rows:
+        return {}
+    trained = [row for row in rows if row["trains"]]
+    logs = [math.log(row["ratio"]) for row in trained]
+    told: dict[str, Any] = {
+        "rows": len(rows),
+        "trained": len(trained),
+        "geometric_mean": math.exp(mean(logs)) if logs else None,
+        "interval": None,
+        "pairs": sum(len(row["plain"]) for row in trained),
+        "better": sum(row["better"] for row in trained),
+        "harmed": [f"{row['model']}, {row['optimizer']}" for row in trained if not row["harmless"]],
+        "woken": [f"{row['model']}, {row['optimizer']}" for row in rows if row["woken"]],
     }
+    if len(logs) > 1:
+        half = float(t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
+        told["interval"] = [math.exp(mean(logs) - half), math.exp(mean(logs) + half)]
+    return told
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:

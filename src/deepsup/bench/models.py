@@ -5,6 +5,8 @@ K classes.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -147,7 +149,139 @@ class ConvNeXt(nn.Module):
         return scores
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {
+def plain(depth: int, init: str, widths: Sequence[int] = (8, 16, 32)) -> nn.Module:
+    """Return 3x3 convolutions in three equal groups with nothing that helps the gradient: He's or torch's weights."""
+    layers: list[nn.Module] = []
+    before = 1
+    for index in range(depth):
+        group = index * len(widths) // depth
+        if index and group > (index - 1) * len(widths) // depth:
+            layers.append(nn.MaxPool2d(2))
+        layers += [nn.Conv2d(before, before := widths[group], 3, padding=1), nn.ReLU()]
+    for layer in layers if init == "He" else ():
+        if isinstance(layer, nn.Conv2d) and layer.bias is not None:
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, CLASSES))
+
+
+def tanh_net() -> nn.Module:
+    """Return six convolutions with tanh and average pooling."""
+    layers: list[nn.Module] = []
+    for before, after, pool in ((1, 12, False), (12, 12, True), (12, 24, False), (24, 24, True), (24, 32, False)):
+        layers += [nn.Conv2d(before, after, 3, padding=1), nn.Tanh(), *([nn.AvgPool2d(2)] if pool else [])]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(32 * 49, CLASSES))
+
+
+def vgg(norm: bool) -> nn.Module:
+    """Return a small VGG: pairs of convolutions, max pooling, two linear layers with dropout."""
+    layers: list[nn.Module] = []
+    for before, after in ((1, 16), (16, 32), (32, 48)):
+        for channels in (before, after):
+            layers += [nn.Conv2d(channels, after, 3, padding=1), *([nn.BatchNorm2d(after)] if norm else []), nn.ReLU()]
+        layers.append(nn.MaxPool2d(2))
+    head = [nn.Flatten(), nn.Linear(48 * 9, 64), nn.ReLU(), nn.Dropout(), nn.Linear(64, CLASSES)]
+    return nn.Sequential(*layers, *head)
+
+
+def strided() -> nn.Module:
+    """Return convolutions of stride 2 with ELU, no pooling and no norm layers."""
+    widths = (1, 16, 32, 64)
+    layers = [
+        layer for before, after in pairwise(widths)
+        for layer in (nn.Conv2d(before, after, 3, 2, 1), nn.ELU(), nn.Conv2d(after, after, 3, 1, 1), nn.ELU())
+    ]  # fmt: skip
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(64 * 16, CLASSES))
+
+
+class Skips(nn.Module):
+    """A residual net without norm layers, each branch scaled by 0.3: [B,1,28,28] -> [B,K]."""
+
+    def __init__(self, width: int = 16, depth: int = 6) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, width, 3, padding=1)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.ReLU(), nn.Conv2d(width, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, 1, 1))
+            for _ in range(depth)
+        )
+        self.fc = nn.Linear(width, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the scores."""
+        x = self.stem(images)
+        for index, block in enumerate(self.blocks):
+            x = x + 0.3 * block(x)
+            x = F.max_pool2d(x, 2) if index in (1, 3) else x
+        scores: Tensor = self.fc(x.relu().mean((2, 3)))
+        return scores
+
+
+class Mixer(nn.Module):
+    """An MLP-Mixer on 4x4 patches: [B,1,28,28] -> [B,K]."""
+
+    def __init__(self, width: int = 48, depth: int = 4) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(1, width, 4, 4)
+        self.blocks = nn.ModuleList(MixerBlock(width) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the scores."""
+        tokens = self.patches(images).flatten(2).transpose(1, 2)  # [B,49,D]
+        for block in self.blocks:
+            tokens = block(tokens)
+        scores: Tensor = self.head(self.norm(tokens).mean(1))
+        return scores
+
+
+class MixerBlock(nn.Module):
+    """Mix tokens, then features: [B,49,D] -> [B,49,D]."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.across = nn.Sequential(nn.Linear(49, 32), nn.GELU(), nn.Linear(32, 49))
+        self.along = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the sum of all branches."""
+        tokens = tokens + self.across(self.norm1(tokens).transpose(1, 2)).transpose(1, 2)
+        mixed: Tensor = tokens + self.along(self.norm2(tokens))
+        return mixed
+
+
+class RowGRU(nn.Module):
+    """Two GRUs over the rows of an image: [B,1,28,28] -> [B,K]."""
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.first = nn.GRU(28, width, batch_first=True)
+        self.second = nn.GRU(width, width, batch_first=True)
+        self.head = nn.Linear(width, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the scores of the last row."""
+        scores: Tensor = self.head(self.second(self.first(images[:, 0])[0])[0][:, -1])
+        return scores
+
+
+def deep_mlp() -> nn.Module:
+    """Return eight narrow hidden layers on the pixels."""
+    hidden = [layer for _ in range(7) for layer in (nn.Linear(64, 64), nn.ReLU())]
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), *hidden, nn.Linear(64, CLASSES))
+
+
+def depthwise() -> nn.Module:
+    """Return a small MobileNet: depthwise and pointwise convolutions with BatchNorm."""
+    layers: list[nn.Module] = [nn.Conv2d(1, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU6()]
+    for before, after, stride in ((16, 32, 2), (32, 32, 1), (32, 64, 2), (64, 64, 1)):
+        layers += [nn.Conv2d(before, before, 3, stride, 1, groups=before, bias=False), nn.BatchNorm2d(before)]
+        layers += [nn.ReLU6(), nn.Conv2d(before, after, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU6()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, CLASSES))
+
+
+NINE: dict[str, Callable[[], nn.Module]] = {
     "CNN": convnet,
     "CNN, BatchNorm": lambda: convnet(nn.BatchNorm2d),
     "CNN, GroupNorm": lambda: convnet(lambda width: nn.GroupNorm(8, width)),
@@ -158,3 +292,22 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "MLP": mlp,
     "text transformer": TextTransformer,
 }
+PLAIN: dict[str, Callable[[], nn.Module]] = {
+    f"plain, {depth} layers, {init}": partial(plain, depth, init) for depth in (6, 12, 21) for init in ("He", "torch")
+}
+OTHERS: dict[str, Callable[[], nn.Module]] = {
+    "tanh CNN": tanh_net,
+    "VGG": lambda: vgg(norm=False),
+    "VGG, BatchNorm": lambda: vgg(norm=True),
+    "strided CNN, ELU": strided,
+    "residual, no norm layers": Skips,
+    "MLP-Mixer": Mixer,
+    "GRU": RowGRU,
+    "MLP, 8 layers": deep_mlp,
+    "MobileNet": depthwise,
+    "plain, 9 layers, He": partial(plain, 9, "He", (12, 24, 24)),
+    "plain, 15 layers, He": partial(plain, 15, "He", (12, 16, 24)),
+}
+"""Models that no default was chosen on."""
+GROUPS = {"nine kinds": NINE, "plain nets": PLAIN, "others": OTHERS}
+MODELS = NINE | PLAIN | OTHERS

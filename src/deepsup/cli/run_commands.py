@@ -155,6 +155,8 @@ def compare(
         json: print one JSON object
     """
     from deepsup.cli.progress import counting
+    from deepsup.runs.folder import RunFolder
+    from deepsup.runs.shares import shares_line
     from deepsup.studies import compare as compare_methods
     from deepsup.training.memory import kept_memory
 
@@ -166,7 +168,9 @@ def compare(
         answer = compare_methods(chosen, out, seeds=seeds, rates=rates, engine=engine, watch=watch)
         _inspect_runs(answer, out, chosen.network.name)
     figure, report = _draw(answer, out)
-    lines = [_comparison_text(answer), "", f"table: {out / 'comparison.json'}"]
+    first = RunFolder(out / answer["methods"]["DSN-Softmax"]["runs"][0])
+    lines = [_comparison_text(answer), "", *filter(None, [shares_line(first.metrics)])]
+    lines.append(f"table: {out / 'comparison.json'}")
     lines += [f"figure: {figure}"] if figure else []
     lines.append("next: " + reading("evaluate", chosen.network.name, *_folders(answer, out)))
     if not all(map(_certain, answer["differences"].values())):
@@ -256,6 +260,8 @@ def evaluate(
         json: print one JSON object
     """
     from deepsup.runs.evaluate import evaluate as evaluate_runs
+    from deepsup.runs.folder import RunFolder
+    from deepsup.runs.shares import shares_line
 
     answer = evaluate_runs([opened(run, trust) for run in runs], data)
     rows = [[name, f"{error:.2f} %"] for name, error in answer["companions"].items()]
@@ -263,6 +269,7 @@ def evaluate(
         rows = [[name, f"{error:.2f} %"] for name, error in answer["runs"].items()]
     rows.append(["output" if len(runs) == 1 else f"vote of the {len(runs)}", f"{answer['error']:.2f} %"])
     lines = [table(["", "error"], rows), "", f"on {answer['images']:,} test images"]
+    lines += [told for run in runs[:1] if (told := shares_line(RunFolder(run).metrics))]
     if "metrics" in answer:
         lines += ["", dense_line(answer["metrics"]["output"]), "", class_table(answer["metrics"])]
     show(answer, "\n".join(lines), json)

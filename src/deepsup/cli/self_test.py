@@ -32,7 +32,7 @@ def tiny() -> tuple[Any, Any, Any]:
     import torch
     from torch import nn
 
-    from deepsup.supervision import supervise
+    from deepsup.supervision import Companion, supervise
 
     draw = torch.Generator().manual_seed(0)
     images, labels = torch.randn(12, 1, 8, 8, generator=draw), torch.arange(12) % 3
@@ -41,7 +41,9 @@ def tiny() -> tuple[Any, Any, Any]:
         model = nn.Sequential(
             nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 3)
         )
-        return supervise(model, num_classes=3, at=["1", "3"], example=images[:1]), images, labels
+        exact = Companion(rate=1.0, join="sum")  # the gradient of the objective itself, to compare with
+        net = supervise(model, num_classes=3, at=["1", "3"], example=images[:1], companion=exact)
+        return net, images, labels
 
 
 def plain_objective(net: Any) -> Any:

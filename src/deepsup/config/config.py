@@ -114,7 +114,8 @@ class Config:
     @staticmethod
     def recorded(given: Mapping[str, Any], where: str = "config") -> Config:
         """Make a Config of what a run or a record holds; settings that are newer than it are as they were then."""
-        return Config(**{"companion_length": 0.0, "average": False, **by_name(given, where)})
+        then = {"companion_length": 0.0, "average": False, "join": "sum", "decay_by": "epoch"}
+        return Config(**{**then, **by_name(given, where)})
 
     @staticmethod
     def from_yaml(path: str | os.PathLike[str]) -> Config:

@@ -91,14 +91,18 @@ class SupervisionSettings(Settings):
 
     taps: tuple[str, ...] = ("network",)
     """layers that get a companion: their names, or network (the network's own choice), auto or none"""
-    pool: str = "4"
-    """pooling of a feature map before its companion: none, avg, max or a size"""
+    pool: str = "auto"
+    """pooling of a feature map before its companion: auto (4x4 if the network has norm layers, else none; less
+    where companions would outgrow the network), none, avg, max or a size"""
     hidden: tuple[Positive, ...] = ()
     """widths of the hidden layers of a companion"""
-    companion_length: Amount = 8.0
+    companion_length: Amount = 0.0
     """length to which the features of each image are scaled before the companion; 0 is off"""
-    companion_init: Literal["zero", "torch", "caffe"] = "zero"
+    companion_init: Literal["torch", "caffe", "zero"] = "torch"
     """initialization of the companions"""
+    join: Literal["bounded", "sum"] = "bounded"
+    """how a companion's gradient joins that of the layers above: their sum, shortened to the longer one (bounded), or
+    their sum"""
 
 
 @dataclass(frozen=True)
@@ -111,16 +115,18 @@ class ObjectiveSettings(Settings):
     """loss of the companions, one of those of --loss"""
     companion_labels: Literal["own", "shuffled"] = "own"
     """labels of the companions: each image's own, or as a control those of the batch in a new random order"""
-    alpha: tuple[Amount, ...] = (0.3,)
-    """weight of the companions: one for all, or one per tap"""
+    alpha: tuple[Amount, ...] = ()
+    """weight of the companions: one for all, or one per tap; none: 0.5, and 0.1 at layers that return sequences"""
     gamma: tuple[Amount, ...] = (0.0,)
     """threshold at or below which a companion's loss counts as 0: one for all, or one per tap"""
     balance: Amount = 1.0
     """factor in front of every loss, the C of the paper"""
     schedule: str = "linear"
     """decay of alpha over training: constant, linear, paper or cut:FRACTION"""
-    average: bool = True
-    """take the weighted mean of the losses of output and companions; off: their sum"""
+    decay_by: Literal["step", "epoch"] = "step"
+    """whether alpha decays at every step or at every epoch; the schedule paper always decays by epoch"""
+    average: bool = False
+    """take the weighted mean of the losses of output and companions instead of their sum"""
     norms: bool = False
     """add the |w|^2 terms of the paper to the objective"""
     targets: Literal["probability", "nearest", "upsample"] = "probability"
@@ -154,7 +160,7 @@ class OptimizerSettings(Settings):
     """learning rate of the convolutions under muon, as a multiple of the learning rate"""
     bias_lr: Amount = 1.0
     """learning rate of the trunk's biases and norm layers, as a multiple of the learning rate"""
-    head_lr: Amount = 1.0
+    head_lr: Amount = 1 / 8
     """learning rate of the companions, as a multiple of the learning rate"""
     head_lr_decay: bool = False
     """multiply the companions' learning rate by (1 + 1e-4 i)^-0.75 at iteration i, as the authors' code does"""

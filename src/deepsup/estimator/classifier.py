@@ -53,7 +53,8 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
     scale : scale the samples by the mean and the deviation of the training samples: images per channel; vectors per
         feature, with one deviation for all if most features have similar ranges, as pixels do.
     loss : ``softmax``, ``squared_hinge``, ``hinge``, ``squared_hinge_ovr`` or ``hinge_ovr``.
-    alpha : the weight of the companions; it decays to 0 over the training. 0 trains a plain net.
+    alpha : the weight of the companions, by default that of ``deepsup.Objective``; it decays to 0 over the training. 0
+        trains a plain net.
     epochs : passes over the training samples.
     batch_size : samples per step.
     learning_rate, weight_decay : of AdamW; the rate rises, then falls along a cosine.
@@ -87,7 +88,7 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         channels: str = "auto",
         scale: bool = True,
         loss: str = "softmax",
-        alpha: float = 0.3,
+        alpha: float | None = None,
         epochs: int = 40,
         batch_size: int = 64,
         learning_rate: float = 0.003,
@@ -181,9 +182,10 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         """Return the settings of the training, checked."""
         try:
             return Config(
-                loss=self.loss, alpha=self.alpha, epochs=self.epochs, lr=self.learning_rate, seed=seed,
+                loss=self.loss, alpha=() if self.alpha is None else self.alpha, epochs=self.epochs,
+                lr=self.learning_rate, seed=seed,
                 batch_size=self.batch_size, optimizer="adamw", weight_decay=self.weight_decay, anneal="cosine",
-                device=self.device, gradient_every=0,
+                device=self.device, gradient_every=0, head_lr=(self.companion or Companion()).rate,
             )  # fmt: skip
         except ConfigError as error:
             raise ConfigError(re.sub("^lr=", "learning_rate=", str(error))) from error

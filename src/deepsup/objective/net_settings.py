@@ -9,6 +9,8 @@ from deepsup.errors import ObjectiveError, nearest
 from deepsup.objective.presets import finest_first
 from deepsup.supervision import DeeplySupervised
 
+ALPHA, ALPHA_OF_SEQUENCES = 0.5, 0.1
+
 
 def supervised(net: nn.Module) -> DeeplySupervised:
     """Return the supervised net inside the wrappers of DDP and torch.compile."""
@@ -20,6 +22,11 @@ def supervised(net: nn.Module) -> DeeplySupervised:
                 f"net is a {type(net).__name__} without companions; expected what supervise(model, ...) returns"
             )
     return inner
+
+
+def default_alpha(net: DeeplySupervised) -> dict[str, float]:
+    """Return companion -> alpha: less for sequences [B,N,D], whose layers add to one stream and gain less (LOG.md)."""
+    return {name: ALPHA_OF_SEQUENCES if net.gives_sequence(name) else ALPHA for name in net.outputs}
 
 
 def per_tap(what: str, given: Any, taps: tuple[str, ...]) -> dict[str, Any]:

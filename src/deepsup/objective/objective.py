@@ -23,7 +23,7 @@ from deepsup.objective.dense_means import dense_mean, weighted_mean
 from deepsup.objective.dense_targets import MEETINGS, DenseTargets, Meeting
 from deepsup.objective.distillation import Distillation
 from deepsup.objective.losses import DENSE_LOSSES, LOSSES, LossFunction, find_loss
-from deepsup.objective.net_settings import by_resolution, per_tap, supervised
+from deepsup.objective.net_settings import by_resolution, default_alpha, per_tap, supervised
 from deepsup.objective.presets import monai, nnunet
 from deepsup.objective.schedules import Number, Schedule, factor_at, find_schedule
 from deepsup.objective.untrained import UntrainedCompanions
@@ -61,9 +61,9 @@ class Loss(NamedTuple):
 class Objective:
     """The paper's objective for a supervised net. Call it with the net's output and the labels; it returns a ``Loss``.
 
-    The defaults (softmax, alpha 0.3 that decays to 0, the weighted mean of all losses, no |w|^2 terms) are made for the
-    learning rate that the model already uses. ``Objective.paper(net)`` has the paper's settings and
-    ``Objective.caffe(net)`` those of its authors' code.
+    The defaults are the paper's sum with softmax, alpha 0.5 that decays to 0, and no |w|^2 terms. With default
+    companions they suit the learning rate that the model already uses: see ``Companion``. ``Objective.paper(net)`` has
+    the objective as the paper prints it and ``Objective.caffe(net)`` that of its authors' code.
 
     net: what ``supervise`` returned (also inside ``DistributedDataParallel`` or ``torch.compile``).
     loss: ``squared_hinge`` or ``hinge`` (multiclass, the paper's), ``squared_hinge_ovr`` or ``hinge_ovr``
@@ -71,18 +71,17 @@ class Objective:
         softmax) and ``balanced_bce`` (HED's); or any callable on scores [B,K] and labels [B, ...] that returns [B] or
         the mean.
     companion_loss: the same for the companions, one for all or a mapping from tap names; default: ``loss``.
-    alpha, gamma: one number for all companions, one per tap in their order, or a mapping from tap names. A companion
-        whose term is at or below its gamma adds exactly 0. Gamma is in units of |w_m|^2 + C l, where l is a
-        mean over the batch.
+    alpha, gamma: one number for all companions, one per tap in their order, or a mapping from tap names. By default
+        alpha is 0.5, and 0.1 at layers that return sequences (a transformer's tokens), which gain less. A companion
+        whose term is at or below its gamma adds exactly 0. Gamma is in units of |w_m|^2 + C l, where l is a mean over
+        the batch.
     balance: the paper's C, in front of every loss.
     schedule: how alpha changes with the progress of training: ``constant``, ``paper``, ``linear``, ``cut:0.25``, or a
-        callable.
+        callable of the progress.
     norms: whether the |w|^2 terms (biases included, as the paper absorbs them) are part of the objective; ``False``
         leaves weight decay to the optimizer, as the authors' code does.
     average: take the weighted mean of the output's term and of the mean of the companions' terms: with one alpha,
-        (P + alpha mean Q_m) / (1 + alpha). The total is then as steep as one loss, however many companions there are,
-        so the learning rate of the model fits as it does without them. ``False`` sums, as the paper does: P + alpha
-        sum Q_m.
+        (P + alpha mean Q_m) / (1 + alpha). ``False`` sums, as the paper does: P + alpha sum Q_m.
     ignore_index: samples, or positions of a dense model, with this label are ignored: means are over the others.
     distill: the share of every companion's loss that is taken from the output's softmax instead of the labels, within
         0 and 1: the soft cross-entropy at ``distill_temperature``, times its square. The output is detached.
@@ -97,12 +96,12 @@ class Objective:
         loss: str | LossFunction = "softmax",
         *,
         companion_loss: str | LossFunction | Mapping[str, str | LossFunction] | None = None,
-        alpha: float | Sequence[float] | Mapping[str, float] = 0.3,
+        alpha: float | Sequence[float] | Mapping[str, float] | None = None,
         gamma: float | Sequence[float] | Mapping[str, float] = 0.0,
         balance: float = 1.0,
         schedule: str | Schedule = "linear",
         norms: bool = False,
-        average: bool = True,
+        average: bool = False,
         ignore_index: int | None = None,
         distill: float = 0.0,
         distill_temperature: float = 2.0,
@@ -114,7 +113,8 @@ class Objective:
         self.loss = find_loss(loss)
         given = per_tap("companion_loss", loss if companion_loss is None else companion_loss, taps)
         self.companion_loss = {name: find_loss(each) for name, each in given.items()}
-        self.alpha = {name: at_least_0(f"alpha of {name!r}", a) for name, a in per_tap("alpha", alpha, taps).items()}
+        alphas = {} if alpha is None else per_tap("alpha", alpha, taps)
+        self._alpha = {name: at_least_0(f"alpha of {name!r}", a) for name, a in alphas.items()}
         self.gamma = {name: at_least_0(f"gamma of {name!r}", g) for name, g in per_tap("gamma", gamma, taps).items()}
         self.balance = at_least_0("balance", balance)
         self.schedule = find_schedule(schedule)
@@ -134,6 +134,11 @@ class Objective:
         self.check_classes()
         self._means: list[LossFunction] = []  # scalar losses that are known to be means
         self._watch = UntrainedCompanions(self.net)
+
+    @property
+    def alpha(self) -> dict[str, float]:
+        """The weight of each companion; by default it depends on the layers, which are known once the net has run."""
+        return self._alpha or default_alpha(self.net)
 
     @classmethod
     def paper(cls, net: nn.Module, **settings: Any) -> "Objective":

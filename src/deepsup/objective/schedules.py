@@ -72,11 +72,13 @@ def factor_at(schedule: Schedule, progress: Number | None) -> Number:
         if schedule is not constant:
             raise ObjectiveError(
                 f"schedule {name_of(schedule)} needs the progress of training and got none; expected "
-                f"progress=epoch / epochs in the call; or make the objective with schedule='constant'"
+                f"progress=step / steps in the call; or make the objective with schedule='constant'"
             )
         return 1.0
     if not is_number(progress) or not holds(progress, lambda p: 0 <= p <= 1):
-        raise ObjectiveError(f"progress={progress!r}; expected a fraction of training within 0 and 1, e.g. epoch/N")
+        raise ObjectiveError(
+            f"progress={progress!r}; expected a fraction of training within 0 and 1, e.g. step / steps"
+        )
     factor = schedule(progress)
     if not is_number(factor) or not holds(factor, lambda f: math.isfinite(f) and f >= 0):
         raise ObjectiveError(

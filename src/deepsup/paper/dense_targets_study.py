@@ -4,11 +4,12 @@ from deepsup.config import Config
 from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.plan import Plan, Row
 from deepsup.paper.row_id import RowId
+from deepsup.recipes import WEAK
 from deepsup.studies.study import Method
 
 SCENES = Config(
     data="digits-scenes-small", network="unet-small", epochs=8, batch_size=10, optimizer="adamw", lr=0.003,
-    class_weights=(0.1, *[1.0] * 10), tensorboard=False, gradient_every=0,
+    class_weights=(0.1, *[1.0] * 10), tensorboard=False, gradient_every=0, **WEAK,
 )  # fmt: skip
 """Short, so that all runs together take about ten minutes on one core. With equal weights, such a short training ends
 with a background that has all pixels."""

@@ -16,6 +16,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.verdicts import NONE_LEARNED, ONE_LEARNED, at_chance, guessing
 from deepsup.runs.environment import environment_now
 from deepsup.runs.folder import RunFolder
+from deepsup.studies.space import COMPANIONS
 from deepsup.studies.study import ROUNDS, Outcome, widened
 
 Entry = dict[str, Any]
@@ -126,7 +127,7 @@ def holds(row: Row, entry: Entry) -> bool:
     judged = entry["chosen_on"]  # older records hold fewer facts
     return (
         chosen is not None
-        and without_start(given) == without_start(chosen)
+        and what_counts(given) == what_counts(chosen)
         and start == row.method.start
         and entry["seeds"] == list(range(first.run.seed, first.run.seed + row.method.seeds))
         and (set(row.method.choices) <= set(entry["search"]) or len(row.method.choices) == 1)
@@ -134,6 +135,14 @@ def holds(row: Row, entry: Entry) -> bool:
     )
 
 
-def without_start(config: Config) -> Config:
-    """Return a config without the place of the run to start from: it differs from machine to machine."""
-    return config.replace(start_from=None)
+def what_counts(config: Config) -> Config:
+    """Return a config without what changes no result.
+
+    That is the place of the run to start from, the settings of companions where there are none, and what alpha decays
+    by where it does not decay.
+    """
+    default = Config().to_dict()
+    unused = frozenset({"decay_by"} if config.objective.schedule == "constant" else ())
+    if config.supervision.taps == ("none",):
+        unused = COMPANIONS - {"taps"}
+    return config.replace(start_from=None, **{name: default[name] for name in unused})

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from deepsup.config import Config, Phase
 from deepsup.paper.plan import Panel, Place, Plan, Row, at, differences
 from deepsup.paper.row_id import RowId
-from deepsup.recipes import FLAT, PAPER_COMPANIONS, find_recipe
+from deepsup.recipes import FLAT, PAPER_COMPANIONS, WEAK, find_recipe
 from deepsup.studies.compare import METHODS, for_method
 from deepsup.studies.study import Method
 
@@ -22,9 +22,9 @@ SMALL = Config(
 
 NIN = Config(
     data="mnist", network="nin-mnist", network_options={"init": "he"}, normalize="none", batch_size=25,
-    tensorboard=False, gradient_every=0,
+    tensorboard=False, gradient_every=0, **WEAK,
 )  # fmt: skip
-"""The paper's net with He initialization, under which it learns without companions too. Companions: the defaults."""
+"""The paper's net with He initialization, under which it learns without companions too."""
 HALF_NIN = NIN.replace(network_options={"init": "he", "width": 0.5})
 """Half as wide, a quarter of the work: for studies that train it on all digits, or many times."""
 STEPS = 1200

@@ -20,7 +20,7 @@ TUNING = Config(
     data="cifar100-last50", network="fast", network_options=OPTIONS, batch_size=BATCH, tensorboard=False,
     gradient_every=0,
 )  # fmt: skip
-"""The library's own companions and optimizer."""
+"""The library's own companions and optimizer; not run yet."""
 RATES = {WITH: ((0.1, 0.3), (0.3, 1.0)), WITHOUT: ((0.03, 0.1, 0.3, 1.0), ())}
 """Method -> learning rates and alphas to choose from: four combinations for each."""
 

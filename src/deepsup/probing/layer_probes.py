@@ -19,7 +19,7 @@ from deepsup.insight.probes import IMAGES, VALUES, Probe, fit_probe
 from deepsup.probing.probe_data import ProbeData, read_data, split_data
 from deepsup.probing.probe_result import ProbeResult, label_facts, output_facts
 from deepsup.supervision import Companion, DeeplySupervised, supervise
-from deepsup.supervision.auto import choose_taps
+from deepsup.supervision.auto import choose_companions
 from deepsup.supervision.inspection import check_model, named_companions
 from deepsup.supervision.taps import describe
 from deepsup.supervision.trace import Trace, trace, undisturbed
@@ -157,7 +157,7 @@ def scores_on(
 
 def in_order(model: nn.Module, at: Any, companion: Companion, seen: Trace) -> dict[str, Companion]:
     """Return the layers to probe, from the input to the output, each with a linear companion on unscaled features."""
-    chosen = choose_taps(model, seen) if isinstance(at, str) and at == "auto" else at
+    chosen = choose_companions(model, seen, companion) if isinstance(at, str) and at == "auto" else at
     depth = {call.name: place for place, call in reversed(list(enumerate(seen.calls)))}
     named = named_companions(model, chosen, companion)
     if not named:

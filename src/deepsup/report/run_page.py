@@ -14,6 +14,7 @@ from deepsup.report.labels import NONE, shown
 from deepsup.report.page import PageTable, Picture, Section
 from deepsup.report.read import RunRecord
 from deepsup.report.style import number
+from deepsup.runs.shares import shares_line
 
 PROBES = (
     "How well does each layer separate the classes? A linear probe measures that: a linear classifier fitted to the "
@@ -23,6 +24,10 @@ PROBES = (
 BY_LAYER = "Test error of a linear probe on each layer, and of the output. Lower is better."
 FIRST_RIGHT = "The first layer from which all later layers and the output predict the right class."
 GRADIENTS = "The variance of the gradient over a layer's weights at one step, averaged over the recorded steps."
+SHARES = (
+    "Of the gradient that reaches the output of a layer, the share that comes from its companion and from those above "
+    "it; the rest comes from the output's loss."
+)
 RATIO = "The paper reports 4.55 for the first convolution."
 MAPS = "One image per class. Only the top 30 % of each image's activations are shown, as in the paper's Fig. 3."
 CONFUSION = (
@@ -157,7 +162,10 @@ def course(run: RunRecord) -> Section:
         training.draw_activity(run),
         "The fraction of steps in which a companion's loss was above gamma, so that it contributed.",
     )
+    section.show(training.draw_shares(run), SHARES)
     section.show(training.draw_gradients(run), GRADIENTS)
+    told = shares_line(run.metrics)
+    section.text = f"{told[0].upper()}{told[1:]}." if told else ""
     if not run.metrics:
         section.text = "No epoch has ended yet."
     return section

@@ -45,6 +45,14 @@ def draw_gradients(run: RunRecord) -> Drawing | None:
     return draw_lines(run, "gradients", alt, lines, "variance of the gradient", log=True)
 
 
+def draw_shares(run: RunRecord) -> Drawing | None:
+    """Draw the companions' share of the gradient at every tapped layer over the epochs."""
+    found = series_by_layer(run.metrics, "companion_shares")
+    lines = {tap: [100 * value for value in values] for tap, values in found.items()}
+    alt = f"Share of the gradient that companions of {run.name} gave over the epochs, in percent; {ends(lines)}."
+    return draw_lines(run, "companion-shares", alt, lines, "gradient from companions, %")
+
+
 def draw_activity(run: RunRecord) -> Drawing | None:
     """Draw the fraction of steps in which each companion was above gamma: dark is never, bright is always."""
     lines = series_by_layer(run.metrics, "active")

@@ -22,7 +22,7 @@ from deepsup.training.build import build_net, build_objective
 
 COMPANIONS = frozenset(
     {"taps", "pool", "hidden", "companion_length", "companion_init", "companion_loss", "companion_labels", "alpha",
-     "gamma", "schedule", "average", "head_lr", "head_lr_decay"}
+     "gamma", "schedule", "decay_by", "average", "join", "head_lr", "head_lr_decay"}
 )  # fmt: skip
 """Settings that mean nothing for the plain net."""
 DECIDED = frozenset(

@@ -16,8 +16,10 @@ from deepsup.errors import RunError, SupervisionError, nearest
 from deepsup.pretrained import SETTINGS, WEIGHTS, local_folder, make_folder, push, read_pretrained, write_pretrained
 from deepsup.reading import file_named
 from deepsup.supervision.auto import choose_companions
-from deepsup.supervision.companions import Companion, Head
+from deepsup.supervision.companion_summary import summary_of
+from deepsup.supervision.companions import Companion, Head, largest_grid
 from deepsup.supervision.fusion import FUSE, Fusion
+from deepsup.supervision.gradient import Shares
 from deepsup.supervision.inspection import (
     check_dense,
     check_model,
@@ -25,6 +27,7 @@ from deepsup.supervision.inspection import (
     encoders_around,
     last_scoring_layer,
     named_companions,
+    norm_layers,
 )
 from deepsup.supervision.layout import layout_of
 from deepsup.supervision.packing import REMEDY, SHAPE, packed, restored, unpacked
@@ -69,12 +72,16 @@ class DeeplySupervised(nn.Module):
         self._sized = False
         self.inputs: tuple[tuple[torch.Size, torch.dtype], ...] = ()
         """Shape and type of each input that the net was sized with, if they were positional tensors."""
+        self.normalized = False  # whether the model has norm layers, once it has run
         self.dense = False  # whether the model scores every position, once it has run
         self.full_size = False  # whether a dense model's scores have the size of its input
+        self.shapes: dict[str, tuple[int, ...]] = {}  # tap -> the shape of its output for one sample, once it is known
         self.sizes: dict[str, tuple[int, ...]] = {}  # tap -> the size of its map, once a dense model has run
         self._later: dict[str, tuple[str, ...]] = {}  # tap -> the modules that run after it
         self._refused = ""  # why a tap is invalid, once a first forward pass has found out
-        self._taps = {name: Tap(name, companion.select) for name, companion in companions.items()}
+        self._taps = {
+            name: Tap(name, companion.select, companion.join == "bounded") for name, companion in companions.items()
+        }
         self._fast_encoders = encoders_around(trunk, companions)
         for encoder in self._fast_encoders:
             encoder.use_nested_tensor = False
@@ -102,6 +109,25 @@ class DeeplySupervised(nn.Module):
             raise SupervisionError(f"no companion at {name!r}; {nearest(name, self._taps)}")
         head: Head = getattr(self.heads, key(name))
         return head
+
+    def gives_sequence(self, name: str) -> bool:
+        """Whether a tapped layer returns a sequence [B,N,D], once the net has run."""
+        return len(self.shapes.get(name, ())) == 2 and not self.dense and self.head(name).layout == "channels_last"
+
+    def note_shares(self, on: bool) -> Shares:
+        """Let the next forward and backward pass take note of the companions' shares of the gradient, or stop that.
+
+        Return what gets them: tap -> share, after the backward pass.
+        """
+        shares = Shares()
+        for tap in self._taps.values():
+            tap.shares = shares if on else None
+        return shares
+
+    def rate_of(self, parameter: str) -> float:
+        """Return the ``rate`` of the companion that has a parameter, by its name within ``heads``."""
+        found = next((name for name in self._taps if parameter.startswith(f"{key(name)}.")), None)
+        return 1.0 if found is None else self.head(found).companion.rate
 
     @property
     def output_layer(self) -> nn.Module:
@@ -157,9 +183,13 @@ class DeeplySupervised(nn.Module):
                 self._refused = str(error)
                 self.strip()
                 raise
+            found = [(self.head(name), features) for name, (_, features) in calls.items()]
+            self.normalized = bool(norm_layers(seen))
+            side = largest_grid(found, sum(p.numel() for p in self.trunk.parameters()), self.normalized)
             for name, (call, features) in calls.items():
                 self._taps[name].clone = call.changed_in_place
-                self.head(name).size(features)
+                self.head(name).size(features, side)
+                self.shapes[name] = tuple(features.shape[1:])
                 if seen.dense:
                     self.sizes[name] = tuple(self.head(name).maps(features).shape[2:])
                 self._later[name] = later_layers(self.trunk, call, seen)
@@ -180,6 +210,10 @@ class DeeplySupervised(nn.Module):
                 f"e.g. inside a reentrant checkpoint); expected a gradient; use checkpoint(..., use_reentrant=False) "
                 f"or tap a layer outside"
             )
+
+    def summary(self) -> str:
+        """Return a text on the companions: their layers, what they get of them and why, and their parameters."""
+        return summary_of(self)
 
     def strip(self, keep: str | None = None) -> nn.Module:
         """Remove the companions and return the original model: same object, trained weights, no hooks left.

@@ -4,6 +4,7 @@ B batch, C channels, H W height and width, N tokens, D features, K classes.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
@@ -15,50 +16,64 @@ from torch.nn import functional as F
 from torch.nn.parameter import is_lazy
 
 from deepsup.errors import SupervisionError, nearest
+from deepsup.supervision.gradient import slowed
 from deepsup.supervision.layout import Layout
 
 LARGE = 12_000  # values per image
 GRID = 4
-INITS = ("zero", "torch", "caffe")
+SHARE, SMALL = 4, 500_000  # companions have at most a quarter of the model's parameters, or so many
+POOLS = ("auto", "none", "avg", "max")
+INITS = ("torch", "caffe", "zero")
+JOINS = ("bounded", "sum")
 LAYOUTS = ("auto", "channels_first", "channels_last")
 
 
 @dataclass(frozen=True)
 class Companion:
-    """How the output of a hidden layer becomes class scores: pool, flatten, scale, hidden layers, linear classifier.
+    """How the output of a hidden layer becomes class scores, and how the companion's gradient joins the layer's.
 
-    The defaults are safe at the learning rate of the model: a map averaged to 4x4, features of the same length for
-    every sample, and a classifier initialized to 0, which does not disturb the model before it has learned something.
-    ``Companion.paper()`` is the paper's companion: flatten and a linear classifier. In a dense model, which scores
-    every position (segmentation), a companion does too: nothing is pooled, all layers are 1x1 convolutions.
+    A companion pools, flattens and scales the output, then applies hidden layers and a linear classifier. The defaults
+    teach the model from its first step, at the learning rate that it has without companions. The classifier has torch's
+    weights and moves slowly; its gradient joins the model's without making it longer. ``Companion.paper()`` is the
+    paper's companion, which flattens and classifies. In a dense model, which scores every position (segmentation), a
+    companion does too, with 1x1 convolutions and no pooling.
 
-    pool: ``"none"`` keeps every value; ``"avg"`` and ``"max"`` leave one value per channel (of [B,C,H,W]) or feature
-        (of [B,N,D], over the tokens); a number s averages a map to at most s x s, a sequence to at most s tokens.
-        Vectors [B,D] are never pooled, and neither are the maps of a dense model.
+    pool: ``"auto"`` chooses by the model. With norm layers, a map is averaged to 4x4 and a sequence to 4 tokens;
+        without, nothing is averaged. Both shrink further until all companions together have at most a quarter of the
+        model's parameters (or 500,000, if that is more). A number s averages to at most s x s; ``"none"`` keeps every
+        value; ``"avg"`` and ``"max"`` leave one value per channel (of [B,C,H,W]) or feature (of [B,N,D], over the
+        tokens). Vectors [B,D] are never pooled, and neither are the maps of a dense model.
     hidden: widths of ReLU layers between the features and the classifier.
     length: the features of each sample are scaled to this length (L2 norm), so that the companion's loss is not
         steeper for a wide layer than for a narrow one; ``None`` leaves them unscaled. In a dense model it is the root
         mean square over the positions.
-    init: ``"zero"`` initializes the classifier to 0; ``"torch"`` is torch's initialization; ``"caffe"`` is that of
-        the authors' code: weights uniform within sqrt(3 / (K * features)), biases 0.
+    init: ``"torch"`` is torch's initialization; ``"caffe"`` is that of the authors' code: weights uniform within
+        sqrt(3 / (K * features)), biases 0; ``"zero"`` initializes the classifier to 0.
+    rate: how far every optimizer moves the companion's own weights, as a multiple of what it does without. The
+        parameters are v, the weights in use w = rate v, and v gets the gradient of w unchanged; so ``net.parameters()``
+        in one group is right for SGD, Adam and Muon. A slow classifier makes the layer adapt to it.
+    join: how the companion's gradient joins that of the layers above, at the tapped output: ``"bounded"`` adds them
+        and shortens the sum to the longer of the two; ``"sum"`` adds them, the exact gradient of the objective.
     select: the part of the layer's output that the companion gets, if that is a tuple, a list or a mapping: an index
         or a key.
     layout: the position of the channels, for pooling: ``"channels_first"`` ([B,C,H,W], [B,C,L]), ``"channels_last"``
         ([B,H,W,C], tokens [B,N,D]), or ``"auto"``: found from a forward pass of the model.
     """
 
-    pool: Literal["none", "avg", "max"] | int = GRID
+    pool: Literal["auto", "none", "avg", "max"] | int = "auto"
     hidden: tuple[int, ...] = ()
-    length: float | None = 8.0
-    init: Literal["zero", "torch", "caffe"] = "zero"
+    length: float | None = None
+    init: Literal["torch", "caffe", "zero"] = "torch"
+    rate: float = 1 / 8
+    join: Literal["bounded", "sum"] = "bounded"
     select: int | str | None = None
     layout: Literal["auto", "channels_first", "channels_last"] = "auto"
 
     def __post_init__(self) -> None:
         whole = isinstance(self.pool, Integral) and not isinstance(self.pool, bool)
-        if self.pool not in ("none", "avg", "max") and not (whole and int(self.pool) > 0):
+        if self.pool not in POOLS and not (whole and int(self.pool) > 0):
             raise SupervisionError(
-                f"pool={self.pool!r} is not a way to pool; expected 'none', 'avg', 'max' or a size such as 4"
+                f"pool={self.pool!r} is not a way to pool; expected 'auto', 'none', 'avg', 'max' or a size such as 4"
             )
         try:
             object.__setattr__(self, "hidden", tuple(self.hidden))
@@ -70,6 +85,10 @@ class Companion:
             isinstance(self.length, Real) and self.length is not True and 0 < self.length < math.inf
         ):
             raise SupervisionError(f"length={self.length!r}; expected a number above 0, or None for no scaling")
+        if isinstance(self.rate, bool) or not isinstance(self.rate, Real) or not 0 < self.rate < math.inf:
+            raise SupervisionError(f"rate={self.rate!r}; expected a number above 0, such as 1/8")
+        if self.join not in JOINS:
+            raise SupervisionError(f"join={self.join!r}; {nearest(str(self.join), JOINS)}")
         if self.init not in INITS:
             raise SupervisionError(f"init={self.init!r}; {nearest(str(self.init), INITS)}")
         if self.layout not in LAYOUTS:
@@ -82,15 +101,59 @@ class Companion:
     @classmethod
     def paper(cls) -> "Companion":
         """Return the paper's companion, for taps after the activation and pooling of a layer."""
-        return cls(pool="none", length=None, init="torch")
+        return cls(pool="none", rate=1.0, join="sum")
 
     @classmethod
     def caffe(cls) -> "Companion":
         """Return the companion of the authors' Caffe code, for taps on raw convolution outputs."""
-        return cls(pool="none", length=None, init="caffe")
+        return cls(pool="none", init="caffe", rate=0.001, join="sum")
 
 
-class FlatLinear(nn.Linear):
+class SlowLinear(nn.Linear):
+    """A linear layer whose weights w are ``rate`` times its parameters v: see ``Slowed``.
+
+    ``layer.weight`` and ``layer.bias`` are w, and so is what a state_dict holds; an optimizer has v. A rate that is a
+    power of 2 makes both ways exact.
+    """
+
+    rate = 1.0
+
+    @torch.no_grad()
+    def slow_down(self, rate: float) -> None:
+        """Set the rate; the weights stay as they are."""
+        for v in self.parameters():
+            v.mul_(self.rate / rate)
+        self.rate = rate
+
+    @property
+    def weight(self) -> Tensor:  # type: ignore[override] # a parameter in nn.Linear
+        """The classifier's w, [K,D]."""
+        return self._slowed("weight")
+
+    @property
+    def bias(self) -> Tensor:  # type: ignore[override] # a parameter in nn.Linear
+        """The bias, [K]."""
+        return self._slowed("bias")
+
+    def _slowed(self, name: str) -> Tensor:
+        v = self._parameters.get(name)
+        if v is None:  # while nn.Linear makes its parameters
+            raise AttributeError(name)
+        return slowed(v, self.rate)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.rate != 1:
+            destination.update({f"{prefix}{name}": getattr(self, name).detach() for name in self._parameters})
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        given = {key: state_dict[key] for name in self._parameters if (key := f"{prefix}{name}") in state_dict}
+        state_dict.update({key: w if self.rate == 1 else w / self.rate for key, w in given.items()})
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        state_dict.update(given)
+
+
+class FlatLinear(SlowLinear):
     """A linear layer on flattened features, [B, ...] -> [B,K]: ``nn.Linear`` on ``features.flatten(1)``.
 
     Flattening a map whose memory is channels last would copy it, and its gradient would come back in the other order
@@ -106,7 +169,7 @@ class FlatLinear(nn.Linear):
         return F.linear(features.flatten(1), weight, self.bias)
 
 
-class LazyFlatLinear(nn.LazyLinear):
+class LazyFlatLinear(nn.LazyLinear, SlowLinear):
     """A ``FlatLinear`` that gets its input size from the first features."""
 
     cls_to_become = FlatLinear
@@ -139,7 +202,7 @@ class Head(nn.Module):
         self.layout: Layout | None = None if companion.layout == "auto" else companion.layout
         widths = [*companion.hidden, num_classes]
         layers: list[nn.Linear] = [LazyFlatLinear(widths[0])]
-        layers += [nn.Linear(before, after) for before, after in pairwise(widths)]
+        layers += [SlowLinear(before, after) for before, after in pairwise(widths)]
         self.hidden = nn.Sequential(*(nn.Sequential(layer, nn.ReLU()) for layer in layers[:-1]))
         self.classifier = layers[-1]
         self.dense = False  # whether it scores every position, once it is known
@@ -155,11 +218,12 @@ class Head(nn.Module):
         return self.layout is None and (self.dense or self.companion.pool != "none") and features.ndim > 2
 
     @torch.no_grad()
-    def size(self, features: Tensor) -> None:
-        """Set the input size of the first layer from ``features`` and initialize the layers."""
-        if isinstance(self.companion.pool, Integral) and features.ndim > 2 and not self.dense:
-            positions = features.shape[1:-1] if self.layout == "channels_last" else features.shape[2:]
-            self.grid = tuple(min(int(self.companion.pool), extent) for extent in positions)
+    def size(self, features: Tensor, most: int = GRID) -> None:
+        """Set the input size of the first layer from ``features`` and initialize the layers.
+
+        most: the side of a grid, for ``pool="auto"``.
+        """
+        self.grid = self.grid_of(features, most)
         new = is_lazy(self.first.weight)  # not if a state_dict was loaded before the first forward pass
         features = features.to(self.first.weight.device, self.first.weight.dtype)
         self.classifier(self.hidden(self.maps(features).flatten(2)[:, :, 0])) if self.dense else self(features)
@@ -172,6 +236,31 @@ class Head(nn.Module):
                     bound = math.sqrt(3 / (layer.out_features * layer.in_features))
                     nn.init.uniform_(layer.weight, -bound, bound)
                     nn.init.zeros_(layer.bias)
+        self.slow_down()
+
+    def slow_down(self) -> None:
+        """Give all layers the companion's rate."""
+        for layer in self.modules():
+            if isinstance(layer, SlowLinear):
+                layer.slow_down(self.companion.rate)
+
+    def grid_of(self, features: Tensor, most: int) -> tuple[int, ...] | None:
+        """Return the size that a map is pooled to, if it is pooled to a grid; ``most`` for ``pool="auto"``."""
+        if self.dense or features.ndim == 2 or self.companion.pool in ("none", "avg", "max"):
+            return None
+        side = most if self.companion.pool == "auto" else int(self.companion.pool)
+        positions = features.shape[1:-1] if self.layout == "channels_last" else features.shape[2:]
+        return tuple(min(side, extent) for extent in positions)
+
+    def parameters_with(self, features: Tensor, most: int) -> int:
+        """Return the number of parameters that the companion has with a grid of so many cells per side."""
+        channels = features.shape[-1 if self.layout == "channels_last" else 1]
+        grid = self.grid_of(features, most)
+        inputs = features.shape[1:].numel() if grid is None else channels * math.prod(grid)
+        if self.dense or self.companion.pool in ("avg", "max"):
+            inputs = channels
+        widths = [inputs, *self.companion.hidden, self.classifier.out_features]
+        return sum((before + 1) * after for before, after in pairwise(widths))
 
     def forward(self, features: Tensor) -> Tensor:
         """Features [B, ...] -> scores [B,K]; of a dense model [B,C, ...] -> [B,K, ...]."""
@@ -215,6 +304,17 @@ class Head(nn.Module):
         return ("dense" if self.dense else f"pool={self.companion.pool!r}") + layout
 
 
+def largest_grid(heads: Sequence[tuple[Head, Tensor]], trunk: int, normalized: bool) -> int:
+    """Return the side of the grids with which all heads stay small beside the trunk's number of parameters.
+
+    normalized: whether the model has norm layers; then it is at most 4.
+    """
+    extents = [max(maps.shape[1:]) for _, maps in heads if maps.ndim > 2]
+    sides = range(GRID if normalized else max(extents, default=1), 1, -1)
+    bound = max(trunk // SHARE, SMALL)
+    return next((s for s in sides if sum(head.parameters_with(maps, s) for head, maps in heads) <= bound), 1)
+
+
 def at_positions(layer: nn.Linear, maps: Tensor, length: float | None = None) -> Tensor:
     """Apply a linear layer at every position, [B,C, ...] -> [B,D, ...]: a 1x1 convolution.
 
@@ -252,11 +352,14 @@ def factor_to(features: Tensor, length: float) -> Tensor:
 
 
 def pool(
-    features: Tensor, how: Literal["none", "avg", "max"] | int, layout: Layout | None, grid: tuple[int, ...] | None
+    features: Tensor,
+    how: Literal["auto", "none", "avg", "max"] | int,
+    layout: Layout | None,
+    grid: tuple[int, ...] | None,
 ) -> Tensor:
     """Pool a map or a sequence over its positions, [B,C,...] or, channels last, [B,...,C]; vectors stay unchanged.
 
-    grid: the pooled size if ``how`` is a number; the same for maps of every size.
+    grid: the pooled size if ``how`` is ``"auto"`` or a number; the same for maps of every size.
     """
     if how == "none" or features.ndim == 2:
         return features

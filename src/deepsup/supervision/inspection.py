@@ -81,7 +81,7 @@ def check_dense(seen: Trace, trunk: nn.Module, companions: Mapping[str, Companio
     if fuse and FUSE in companions:
         raise SupervisionError(f"fuse=True and a tap called {FUSE!r}; expected another layer; tap one inside it")
     for name, companion in companions.items() if seen.dense else ():
-        if companion.pool not in ("none", GRID):
+        if companion.pool not in ("none", "auto", GRID):
             raise SupervisionError(
                 f"pool={companion.pool!r} at {name!r} in a model that scores every position, "
                 f"{list(seen.scores.shape)}; expected a companion that keeps positions; leave pool= out"
@@ -92,6 +92,15 @@ def encoders_around(trunk: nn.Module, names: Iterable[str]) -> list[nn.Transform
     """Return the encoders with a tapped layer inside that use nested tensors for padding masks."""
     tapped = {trunk.get_submodule(name) for name in names}
     return [encoder for encoder in fast_encoders(trunk) if not tapped.isdisjoint([*encoder.modules()][1:])]
+
+
+def norm_layers(seen: Trace) -> list[str]:
+    """Return the names of the norm layers that ran: BatchNorm, LayerNorm, RMSNorm and the like, by their type's name.
+
+    Local response normalization does not keep the scale of a signal and is none.
+    """
+    kinds = {call.name: type(call.layer).__name__ for call in seen.calls}
+    return [name for name, kind in kinds.items() if "norm" in kind.lower() and "Response" not in kind]
 
 
 def last_scoring_layer(seen: Trace, num_classes: int) -> str | None:

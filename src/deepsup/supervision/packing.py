@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deepsup.supervision.attach import DeeplySupervised
 
 REMEDY = "expected a folder that DeeplySupervised.save_pretrained made (of a run: Run.from_pretrained)"
+LARGEST = 2**14  # positions along a side of a grid
 _TEXT = (str, type(None))
 SHAPE: dict[str, Any] = {
     "model": str,
@@ -34,6 +35,7 @@ SHAPE: dict[str, Any] = {
         {
             "name": str,
             "companion": {"pool": (str, int), "hidden": [int], "length": (float, type(None)), "init": str,
+                          "rate": float, "join": str,
                           "select": (int, str, type(None)), "layout": str},
             "layout": _TEXT, "grid": (list, type(None)), "clone": bool,
         }
@@ -214,7 +216,8 @@ def restore_sizes(net: DeeplySupervised, settings: Mapping[str, Any], tensors: M
     """Set what a first forward pass has found, so that the net does not depend on its next one."""
     for each in settings["taps"]:
         head, grid = net.head(each["name"]), each["grid"]
-        most = head.companion.pool if isinstance(head.companion.pool, int) else 0
+        pool = head.companion.pool
+        most = pool if isinstance(pool, int) else LARGEST if pool == "auto" else 0
         if each["layout"] not in (None, "channels_first", "channels_last"):
             raise RunError(f"layout {each['layout']!r}; expected channels_first or channels_last")
         if grid is not None and not (1 <= len(grid) <= 3 and all(type(n) is int and 1 <= n <= most for n in grid)):
@@ -225,6 +228,7 @@ def restore_sizes(net: DeeplySupervised, settings: Mapping[str, Any], tensors: M
         weight = tensors[f"heads.{each['name'].replace('.', '/')}.{first}.weight"]
         head.to(weight.dtype)
         head.first(torch.zeros(1, weight.shape[1], dtype=weight.dtype, device=head.first.weight.device))
+        head.slow_down()
     output = settings["output_layer"]
     if output is not None and not isinstance(getattr(net.trunk.get_submodule(output), "weight", None), Tensor):
         raise RunError(f"the output layer {output!r} has no weight")

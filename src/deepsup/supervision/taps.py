@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError
+from deepsup.supervision.gradient import Join, Shares, joined
 
 
 class Here(threading.local):
@@ -24,19 +25,30 @@ class Tap:
     has its own captures, so that one net may run in several threads at once.
     """
 
-    def __init__(self, name: str, select: int | str | None = None) -> None:
+    def __init__(self, name: str, select: int | str | None = None, bounded: bool = False) -> None:
         self.name = name
         self.select = select
+        self.bounded = bounded  # the companion's gradient joins the layer's with a bounded length
+        self.shares: Shares | None = None  # takes note of the gradients of a step
         self.clone = False  # the layer's output is changed in place later: capture a copy
         self._here = Here()
 
-    def __call__(self, _layer: nn.Module, _args: Any, output: Any) -> None:
-        """Capture ``output`` or its selected part; torch calls this after the layer's forward."""
+    def __call__(self, _layer: nn.Module, _args: Any, output: Any) -> Any:
+        """Capture ``output`` or its selected part; torch calls this after the layer's forward.
+
+        Return the output for the layers above, if it is another one: the same values, joined with the companion's.
+        """
         caught = self._here.caught
         if caught is None:
-            return
+            return None
         part = part_of(self.name, output, self.select)
+        joins = self.bounded or self.shares is not None
+        if joins and isinstance(part, Tensor) and part.requires_grad and torch.is_grad_enabled():
+            above, part = joined(part, Join(self.name, self.bounded, self.clone, self.shares))
+            caught.append((part, version_of(part)))
+            return with_part(output, self.select, above)
         caught.append((part.clone() if self.clone and isinstance(part, Tensor) else part, version_of(part)))
+        return None
 
     def listen(self) -> list[tuple[Any, object]] | None:
         """Start listening in this thread; return the state that ``stop`` restores, for nested calls."""
@@ -83,6 +95,22 @@ def part_of(name: str, output: Any, select: int | str | None) -> Any:
             f"layer {name!r} returns {describe(output)}, which has no part {select!r}; expected the index or the key "
             f"of one; give it as Companion(select=...)"
         ) from None
+
+
+def with_part(output: Any, select: int | str | None, part: Tensor) -> Any:
+    """Return a layer's output with one part replaced: a tuple is made anew, anything else changed in place."""
+    if select is None:
+        return part
+    if isinstance(output, tuple):
+        parts = list(output)
+        place = output._fields.index(select) if isinstance(select, str) else select  # type: ignore[attr-defined]
+        parts[place] = part
+        return type(output)(*parts) if hasattr(output, "_fields") else tuple(parts)
+    if isinstance(select, str) and not isinstance(output, Mapping):
+        setattr(output, select, part)
+    else:
+        output[select] = part
+    return output
 
 
 def version_of(output: Any) -> object:

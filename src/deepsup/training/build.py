@@ -54,6 +54,8 @@ def _built(config: Config, classes: int, shape: Sequence[int], factory: Factory 
         hidden=given.hidden,
         length=given.companion_length or None,
         init=given.companion_init,
+        rate=1.0,  # the optimizer's groups have the companions' learning rate, head_lr
+        join=given.join,
     )
     net = supervise(network, at=taps_of(config, network), num_classes=classes, example=example, companion=companion)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs do not know it
@@ -187,7 +189,7 @@ def build_objective(config: Config, net: DeeplySupervised, only: str | None = No
         net,
         smoothed(given.loss, given.label_smoothing),
         companion_loss=companion_loss(config, net.dense),
-        alpha=1.0 if only is not None else one_or_each(given.alpha) if many else 0.0,
+        alpha=1.0 if only is not None else one_or_each(given.alpha) if many and given.alpha else None,
         gamma=one_or_each(given.gamma) if many else 0.0,
         balance=given.balance,
         schedule="constant" if only is not None else given.schedule,
@@ -276,7 +278,8 @@ def group_of(config: Config, net: DeeplySupervised, name: str, parameter: nn.Par
     decay = given.weight_decay if parameter.ndim > 1 else 0.0
     room, _, inside = name.partition(".")
     if room == "heads":
-        return Group(given.head_lr, decay, head=True)
+        own = net.rate_of(inside)  # head_lr replaces the rate that a companion has of its own; decay acts on w
+        return Group(given.head_lr / own, decay * own, head=True)
     if given.name == "muon" and parameter.ndim == 4:
         return Group(given.muon_lr, 0.0, orthogonal=True)
     layer = inside.rpartition(".")[0]

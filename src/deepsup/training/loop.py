@@ -25,6 +25,7 @@ from deepsup.networks import cap_norms, prior_penalty
 from deepsup.objective import Loss
 from deepsup.objective.dense_targets import DenseTargets
 from deepsup.supervision import DeeplySupervised, DeepOutput
+from deepsup.supervision.gradient import Shares
 from deepsup.training.batches import Batches
 from deepsup.training.build import build_objective, build_optimizer
 from deepsup.training.callbacks import Callback
@@ -53,6 +54,8 @@ class Epoch:
     """Layer -> mean over the steps recorded; so are the next two. Defined in gradients.py."""
     gradient_variances: dict[str, float]
     gradient_norms: dict[str, float]
+    companion_shares: dict[str, float]
+    """Tap -> the share of the gradient at its output that comes from companions, mean over the same steps."""
     images_per_second: float
     seconds: float
 
@@ -81,6 +84,7 @@ class Training:
         self.best_error, self.best_epoch = float("inf"), -1
         self.sums = torch.zeros(4 + 3 * len(self.net.taps), dtype=torch.float64)
         self.gradients = GradientStatistics(self.net.trunk)
+        self.shares = torch.zeros(len(self.net.taps), 2, dtype=torch.float64)  # steps, shares
         self.objective = build_objective(self.config, self.net)
         self._whole = [end - start for start, end in self.batches.bounds()]  # images of all processes, by step
         self._phase = -1
@@ -96,6 +100,13 @@ class Training:
         """Whether there is nothing left to do."""
         limit = self.config.run.limit_steps
         return self.epoch >= self.config.total_epochs or (limit is not None and self.iteration >= limit)
+
+    @property
+    def progress(self) -> float:
+        """The share of training that is done, for the schedule of alpha: by step, or by epoch."""
+        by_step = self.config.objective.decay_by == "step" and self.config.objective.schedule != "paper"
+        done = self.epoch + (self.step / len(self.batches) if by_step else 0)
+        return done / self.config.total_epochs
 
     def train(self, callbacks: Sequence[Callback] = ()) -> None:
         """Train to the end, or until a callback sets ``stop_requested``."""
@@ -127,6 +138,7 @@ class Training:
             self.epoch, self.step = self.epoch + 1, 0
             self.sums.zero_()
             self.gradients.sums.zero_()
+            self.shares.zero_()
         for callback in callbacks:
             callback.epoch_ended(self, record)
         for callback in callbacks:
@@ -159,10 +171,12 @@ class Training:
         lr = learning_rate(config, phase, within, whole, self.divisions)
         set_rates(self.optimizer, lr, self.iteration, config.optimizer.head_lr_decay)
         self.net.train()
+        measured = bool(config.run.gradient_every) and self.step % config.run.gradient_every == 0
+        shares = self.net.note_shares(measured and not config.run.compile)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.run.amp):
             output = self._forward(x)
         try:
-            loss = self.objective(output, y, progress=self.epoch / config.total_epochs)
+            loss = self.objective(output, y, progress=self.progress)
         except DeepsupError as error:
             broken = not_finite(output)
             if broken is None:
@@ -177,8 +191,9 @@ class Training:
         share = self.processes.world * len(y) / self._whole[self.step]
         self.optimizer.zero_grad()
         torch.autograd.backward(total * share)
-        if config.run.gradient_every and self.step % config.run.gradient_every == 0:
+        if measured:
             self.gradients.note()
+            self.note_shares(shares)
         self.optimizer.step()
         if config.optimizer.cap_norms:
             cap_norms(self.net)
@@ -202,6 +217,13 @@ class Training:
         self.sums = self.sums.to(loss.total.device)
         self.sums += torch.stack([value.double() for value in row])
 
+    def note_shares(self, shares: Shares) -> None:
+        """Add the companions' shares of this step's gradient to the sums of the epoch."""
+        for row, tap in enumerate(self.net.taps):
+            if tap in shares.by_tap:
+                self.shares = self.shares.to(shares.by_tap[tap].device)
+                self.shares[row] += torch.stack([torch.ones_like(shares.by_tap[tap]), shares.by_tap[tap]]).double()
+
     def summary(self, phase: int, lr: float, images_per_second: float, seconds: float) -> Epoch:
         """Return the means over the epoch, over all processes."""
         count, total, output_loss, wrong, *companions = self.processes.sum(self.sums).tolist()
@@ -218,6 +240,11 @@ class Training:
             companion_errors={tap: 100 * errors / count for tap, (_, errors, _) in by_tap.items()},
             active={tap: active / count for tap, (_, _, active) in by_tap.items()},
             **self.gradients.means(self.processes.sum(self.gradients.sums)),
+            companion_shares={
+                tap: share / steps
+                for tap, (steps, share) in zip(taps, self.processes.sum(self.shares).tolist(), strict=True)
+                if steps
+            },
             images_per_second=images_per_second,
             seconds=seconds,
         )
@@ -234,7 +261,8 @@ class Training:
 
     def diverged(self, what: str, lr: float) -> DivergedError:
         """Say at which step the training broke and what to lower."""
-        alpha = f" or alpha ({' '.join(f'{each:g}' for each in self.config.objective.alpha)})" if self.net.taps else ""
+        alphas = dict.fromkeys(self.objective.alpha.values())
+        alpha = f" or alpha ({' '.join(f'{each:g}' for each in alphas)})" if alphas else ""
         return DivergedError(
             f"training diverged at epoch {self.epoch}, step {self.step} ({self.iteration} steps in all): {what}; lower "
             f"lr (now {lr:.3g}){alpha}"
@@ -251,6 +279,7 @@ class Training:
             "best_error": self.best_error,
             "sums": self.processes.sum(self.sums).clone(),
             "gradients": self.processes.sum(self.gradients.sums).clone(),
+            "shares": self.processes.sum(self.shares).clone(),
             "random": [each.clone() for each in self.processes.gather(torch.get_rng_state())],
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
             "random_python": _plain(random.getstate()),
@@ -269,6 +298,7 @@ class Training:
         self.sums = state["sums"].clone() if self.processes.first else torch.zeros_like(state["sums"])
         if self.processes.first and "gradients" in state:  # older checkpoints have none
             self.gradients.sums = state["gradients"].clone()
+            self.shares = state.get("shares", self.shares).clone()
         generators = state["random"]
         torch.set_rng_state(generators[self.processes.rank % len(generators)])
         if torch.cuda.is_available() and state["random_cuda"]:
