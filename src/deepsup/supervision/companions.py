@@ -379,6 +379,8 @@ def pool(
             f"the layer gives {list(features.shape)}, its companion was built for a map of {len(grid)} dimensions; "
             f"expected features of the same kind as before"
         )
+    if maps.shape[2:] == grid:  # the average would copy the map, slowly
+        return maps
     average: Any = {3: F.adaptive_avg_pool1d, 4: F.adaptive_avg_pool2d, 5: F.adaptive_avg_pool3d}[maps.ndim]
     pooled: Tensor = average(maps, grid)
     return pooled
