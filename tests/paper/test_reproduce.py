@@ -20,7 +20,7 @@ from deepsup.paper.record_rows import told_row, what_counts
 from deepsup.paper.reproduce import compared
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import NAMES, STUDIES, TARGETS
-from deepsup.recipes import PAPER_COMPANIONS, RECIPES
+from deepsup.recipes import FLAT_COMPANIONS, PRINTED, RECIPES
 from deepsup.runs.folder import RunFolder
 from deepsup.studies.study import Job, Outcome
 
@@ -232,12 +232,11 @@ def test_fig2b_trains_nin_fairly() -> None:
             assert config.run.epochs * config.data.train_size == 1200 * config.run.batch_size
             assert (config.supervision.taps == ("none",)) == row.id.method.startswith("CNN")
             assert (config.objective.loss == "softmax") == row.id.method.endswith("Softmax")
-            assert (config.optimizer.head_lr, config.supervision.pool) == (
-                (0.01, "none") if row.id.companions else (1.0, "4")
-            )
-    assert [[(row.id.size, row.id.companions) for row in group] for group in plan.groups[:2]] == [
+            heads = {"": (1 / 8, "auto"), "flat": (0.01, "none"), "weak": (1.0, "4"), "printed": (1.0, "none")}
+            assert (config.optimizer.head_lr, config.supervision.pool) == heads[row.id.companions]
+    assert [[(row.id.size, row.id.companions) for row in group] for group in plan.groups[:4]] == [
         [(500, "")] * 4,
-        [(500, "paper")] * 2,
+        *([(500, kind)] * 2 for kind in ("flat", "weak", "printed")),
     ]
     assert {row.id.size for row in plan.rows} == {250, 500, 1000, 2000, 5000}
 
@@ -257,7 +256,7 @@ def test_a_study_on_digits_trains_nin_and_a_lenet(name: str) -> None:
     assert {config.network.options.get("init") for row in full.rows for config in row.method.choices.values()} == {None}
 
 
-def test_fig2a_and_the_tables_train_the_papers_companions() -> None:
+def test_fig2a_and_the_tables_train_flat_companions() -> None:
     """Flat maps, added losses, a constant alpha, a hundredth of the rate: in every row of a DSN, and in no other."""
     for target in ("fig2a-nin", "fig2c-nin", *TABLES):
         for row in plan_of(target, "cpu", Path()).rows:
@@ -265,31 +264,31 @@ def test_fig2a_and_the_tables_train_the_papers_companions() -> None:
             for config in row.method.choices.values():
                 assert (config.supervision.taps == ("none",)) == (not dsn)
                 if dsn:
-                    assert config == config.replace(**{**PAPER_COMPANIONS, "alpha": config.objective.alpha})
+                    assert config == config.replace(**{**FLAT_COMPANIONS, "alpha": config.objective.alpha})
 
 
 @pytest.mark.parametrize("target", ["fig2b-nin", "robustness-nin"])
-def test_the_papers_preset_has_the_papers_companions(target: str) -> None:
+def test_the_papers_preset_has_companions_as_printed(target: str) -> None:
     """So that its verdict is not that of our defaults."""
     plan = plan_of(target, "paper", Path())
     for row in plan.rows:
-        assert row.id.companions == ("paper" if row.id.method.startswith("DSN") else "")
-        assert ("paper's companions" in row.method.name) == row.id.method.startswith("DSN")
+        assert row.id.companions == ("printed" if row.id.method.startswith("DSN") else "")
+        assert ("as printed" in row.method.name) == row.id.method.startswith("DSN")
     ids = {row.id for row in plan.rows}
     assert all({ours, theirs} <= ids for ours, theirs in plan.pairs)
 
 
 def test_robustness_on_nin_has_two_kinds_of_companions() -> None:
-    """The same grid, net and seeds for all; the paper's companions come first, with the nets without companions."""
+    """The same grid, net and seeds for all; flat companions come first, with the nets without companions."""
     first, second = plan_of("robustness-nin", "cpu", Path()).groups
     lines = {(row.id.method, row.id.companions) for row in first}
-    assert lines == {("CNN-Softmax", ""), ("CNN-SVM", ""), ("DSN-Softmax", "paper"), ("DSN-SVM", "paper")}
+    assert lines == {("CNN-Softmax", ""), ("CNN-SVM", ""), ("DSN-Softmax", "flat"), ("DSN-SVM", "flat")}
     assert {(row.id.method, row.id.companions) for row in second} == {("DSN-Softmax", ""), ("DSN-SVM", "")}
     grids: dict[tuple[str, str], list[float]] = {}
     for row in (*first, *second):
         (config,) = row.method.choices.values()
         assert (config.optimizer.lr, row.method.seeds) == (row.id.lr, 3)
-        kind = "paper" if config.supervision.pool == "none" else ""
+        kind = "flat" if config.supervision.pool == "none" else ""
         assert kind == row.id.companions
         assert not row.id.companions or config.objective.alpha == ((1.0,) if "Softmax" in row.id.method else (0.3,))
         grids.setdefault((row.id.method, row.id.companions), []).append(config.optimizer.lr)
@@ -340,7 +339,8 @@ def test_when_sets_every_net_beside_itself_without_companions() -> None:
         for supervised, bare in zip(by_id[ours].choices.values(), by_id[theirs].choices.values(), strict=True):
             if ours.companions:
                 assert ours.norm == "none"
-                assert supervised == bare.replace(taps=supervised.supervision.taps, **PAPER_COMPANIONS)
+                kind = {"flat": FLAT_COMPANIONS, "printed": PRINTED}[ours.companions]
+                assert supervised == bare.replace(taps=supervised.supervision.taps, **kind)
             else:
                 assert supervised.replace(taps=("none",)) == bare
                 assert Config().supervision == supervised.supervision  # the library's own companions

@@ -20,7 +20,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.summary import BEGIN, END, summarise
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_REPRODUCED, NOT_RUN, PARTLY, REPRODUCED
 from deepsup.paper.when_page import errors_table, harm_text, when_block
-from deepsup.recipes import PAPER_COMPANIONS, WEAK
+from deepsup.recipes import FLAT_COMPANIONS, WEAK
 from deepsup.training.build import build_net
 
 
@@ -28,7 +28,7 @@ def test_a_control_changes_one_thing() -> None:
     plan = plan_of("when-controls", "cpu", Path())
     rows = {row.id.method: row for row in plan.rows}
     assert list(rows) == [WITH, WITHOUT, *CONTROLS]
-    assert {method for method, row in rows.items() if row.id.companions == "paper"} == {WITH, SHUFFLED}
+    assert {method for method, row in rows.items() if row.id.companions == "flat"} == {WITH, SHUFFLED}
     base = list(rows[WITHOUT].method.choices.values())
     for name in CONTROLS:
         against = list(rows[WITH].method.choices.values()) if name == SHUFFLED else base
@@ -63,15 +63,15 @@ def test_every_control_meets_companions_and_none() -> None:
     assert met == {(WITH, WITHOUT)} | {(WITH, name) for name in CONTROLS} | {(name, WITHOUT) for name in CONTROLS}
 
 
-def test_combinations_lead_from_the_defaults_to_the_papers_companions() -> None:
-    """The first one has the first defaults, the last one the paper's companions; neighbours differ by one word."""
+def test_combinations_lead_from_weak_to_flat_companions() -> None:
+    """The first one has the first defaults, the last one flat companions; neighbours differ by one word."""
     found = combinations()
     bare, first, *others = found.values()
     default = Config(**WEAK)
     assert (bare.supervision.taps, bare.replace(taps=first.supervision.taps)) == (("none",), first)
     assert first.supervision == default.supervision
     assert first.objective == default.replace(alpha=(1.0,)).objective
-    assert others[-1] == first.replace(**PAPER_COMPANIONS)
+    assert others[-1] == first.replace(**FLAT_COMPANIONS)
     assert len({str(config) for config in found.values()}) == len(found) == 9
     words = [name.split(", ") for name in list(found)[1:]]
     assert [len(set(each)) for each in zip(*words, strict=True)] == [2, 2, 2]
@@ -124,7 +124,7 @@ def record_of(target: str, ends: list[float], error: float = 5.0) -> dict:
 
 @pytest.mark.parametrize(("target", "count"), [("when-tuning", 3), ("when-controls", 4), ("when-companions", 8)])
 def test_verdicts_follow_the_record(target: str, count: int) -> None:
-    starts = ("Companions", "The paper's companions")
+    starts = ("Companions", "Flat companions")
     (claim,) = [claim for claim in RECIPE_CLAIMS if claim.target == target and claim.what.startswith(starts)]
     verdicts = {
         REPRODUCED: record_of(target, [-1.0] * count),
@@ -136,7 +136,7 @@ def test_verdicts_follow_the_record(target: str, count: int) -> None:
     assert {name: claim.judge(record).verdict for name, record in verdicts.items()} == {each: each for each in verdicts}
 
 
-@pytest.mark.parametrize(("start", "companions"), [("Companions", ""), ("The paper's companions", "paper")])
+@pytest.mark.parametrize(("start", "companions"), [("Default companions", ""), ("Flat companions", "flat")])
 def test_every_number_of_images_has_its_part_in_the_claim(start: str, companions: str) -> None:
     words = f"{start} lower the error of a plain net of 12 layers at every number of images, no norm layers"
     (claim,) = [claim for claim in RECIPE_CLAIMS if claim.what == words]
@@ -179,15 +179,15 @@ def test_the_errors_of_when_stand_side_by_side() -> None:
     ids = (
         bare,
         replace(bare, method=WITH),
-        replace(bare, method=WITH, companions="paper"),
+        replace(bare, method=WITH, companions="flat"),
         replace(bare, norm="batch"),
     )
     errors = [(30.04, 1.0), (20.0, 2.0), (10.0, 0.25), (5.0, 0.5)]
     rows = [{"id": each.to_dict(), "mean": middle, "deviation": deviation, "values": [middle, 15.0, None]}
             for each, (middle, deviation) in zip(ids, errors, strict=True)]  # fmt: skip
     assert errors_table({"rows": rows}).splitlines()[-2:] == [
-        "| 12 layers, no norm layers, sgd, 1,000 digits | 30.0 ± 1.0 | 20.0 ± 2.0 (1 of 2) | 10.0 ± 0.2 (1 of 2) |",
-        "| 12 layers, BatchNorm, sgd, 1,000 digits | 5.0 ± 0.5 |  |  |",
+        "| 12 layers, no norm layers, sgd, 1,000 digits | 30.0 ± 1.0 | 20.0 ± 2.0 (1 of 2) | 10.0 ± 0.2 (1 of 2) |  |",
+        "| 12 layers, BatchNorm, sgd, 1,000 digits | 5.0 ± 0.5 |  |  |  |",
     ]
 
 
@@ -207,7 +207,7 @@ def test_ratios_of_harm_are_geometric_means_over_models_that_train(tmp_path: Pat
 def test_the_effect_of_a_choice_is_the_mean_over_the_others() -> None:
     """Errors that are sums of one amount per choice and seed: each amount comes back; a lost seed is left out."""
     amounts = {
-        "paper's heads": [-1.0, -1.5, -2.0, 0.0, -1.0],
+        "flat heads": [-1.0, -1.5, -2.0, 0.0, -1.0],
         "sum": [0.5, 0.5, 0.75, 0.5, 0.25],
         "constant": [3.0] * 5,
     }
@@ -222,7 +222,7 @@ def test_the_effect_of_a_choice_is_the_mean_over_the_others() -> None:
     judged = claim.judge({"rows": [], "readings": effects(rows)["rows"]})
     assert judged.verdict == PARTLY
     assert "sum instead of mean: +0.50 points" in judged.found
-    rows[companion_id("default heads, sum, linear")]["values"][1] = None
+    rows[companion_id("weak heads, sum, linear")]["values"][1] = None
     lost = {RowId.of(row).method: row["values"] for row in effects(rows)["rows"]}
     assert lost["heads"] == pytest.approx([-1.0, -2.0, 0.0, -1.0])
     del rows[companion_id(WITHOUT)]

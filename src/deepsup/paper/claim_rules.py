@@ -10,7 +10,7 @@ from statistics import mean
 
 from deepsup.config import Config
 from deepsup.paper.printed import GAIN_AT_500, TABLES, VARIANCE_RATIO
-from deepsup.paper.row_id import RowId
+from deepsup.paper.row_id import COMPANIONS, RowId
 from deepsup.paper.theory.findings import AFTER_CORRECTION, AS_PRINTED
 from deepsup.paper.verdicts import (
     CORRECTED,
@@ -99,7 +99,7 @@ def gain(network: str, companions: str, record: Record) -> Judged:
 
 def smaller_is_better(network: str, record: Record) -> Judged:
     """Judge whether the gain grows as the training set shrinks, by the kind of companions with more sizes."""
-    found = max((gains_of(network, kind, record) for kind in ("", "paper")), key=len)
+    found = max((gains_of(network, kind, record) for kind in ("", *COMPANIONS)), key=len)
     if len(found) < 2:
         return UNKNOWN
     by_size = [found[size] for size in sorted(found)]

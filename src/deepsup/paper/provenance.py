@@ -19,11 +19,11 @@ HISTORY: dict[str, tuple[int | None, str]] = {
     **dict.fromkeys(("gradient-variance", "fig3"),
                     (1, "the net was set by a run on 5,000 held-out images, the budget by the time that a run takes")),
     "dense": (1, "settings with which the net learns at all were found with probability targets, on test scenes"),
-    "when": (0, "widths and steps were set by the time that a run takes; alpha of the paper's companions: fig2b-nin"),
-    "when-companions": (0, "learning rate and alpha: the best of the paper's companions on held-out digits, fig2b-nin"),
+    "when": (0, "widths and steps were set by the time that a run takes; alpha of flat companions: fig2b-nin"),
+    "when-companions": (0, "learning rate and alpha: the best of flat companions on held-out digits, fig2b-nin"),
     "when-tuning": (0, "net, steps and candidates were set by a few runs on held-out training images"),
     "when-controls": (1, "widths and steps were set by the time that a run takes; the controls' values are usual ones; "
-                         "the first version had the default companions, which gained nothing"),
+                         "the first version had weak companions, which gained nothing"),
     **dict.fromkeys(("mnist", "cifar10", "cifar10-augmented", "cifar100", "svhn"),
                     (0, "the budget was set by the time that a run takes; the candidates of NIN and DSN lie around the "
                         "rates and alphas that held-out digits chose in fig2b-nin, those of a rival at its recipe's")),

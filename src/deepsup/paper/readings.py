@@ -71,7 +71,8 @@ def gains(rows: Rows) -> dict[str, Any]:
         if own and theirs:
             paper = GAIN_AT_500 if name.size == 500 else None
             gain = 100 * (1 - mean(own) / max(mean(theirs), 1e-9))
-            label = "gain, " + ("paper's companions, " if name.companions else "") + f"{name.size:,} digits"
+            label = f"gain, {name.line.removeprefix('DSN-SVM, ')}, " if name.companions else "gain, "
+            label += f"{name.size:,} digits"
             found.append(reading(replace(name, reading="gain"), label, [gain], "%", paper=paper, base=base))
     return {"rows": found}
 
@@ -189,11 +190,10 @@ def spread(rows: Rows) -> dict[str, Any]:
     best = min(value for values in by_line.values() for value in values)
     read = []
     for line, values in by_line.items():
-        label = line.method + ", paper's companions" * bool(line.companions)
         read.append(
-            reading(replace(line, reading="mean"), f"{label}, mean over the rates", [mean(values)], "% test error")
+            reading(replace(line, reading="mean"), f"{line.line}, mean over the rates", [mean(values)], "% test error")
         )
         within = sum(value <= 2 * best for value in values)
         name, unit = replace(line, reading="good rates"), f"of {len(values)}"
-        read.append(reading(name, f"{label}, rates within twice the best error", [within], unit))
+        read.append(reading(name, f"{line.line}, rates within twice the best error", [within], unit))
     return {"rows": read}

@@ -6,6 +6,13 @@ from typing import Any
 
 from deepsup.errors import RunError
 
+COMPANIONS = {
+    "flat": "flat companions",  # recipes.FLAT_COMPANIONS
+    "printed": "companions as printed",  # recipes.PRINTED
+    "weak": "weak companions",  # recipes.WEAK
+}
+"""Kind of companions -> how a row says it."""
+
 
 @dataclass(frozen=True)
 class RowId:
@@ -18,7 +25,7 @@ class RowId:
     norm: str = ""
     optimizer: str = ""
     companions: str = ""
-    """``paper``: companions as the paper has them, beside rows with the library's defaults."""
+    """One of ``COMPANIONS``; empty: the library's defaults, or the only ones of the target."""
     loss: str = ""
     size: int | None = None
     """Number of training images."""
@@ -31,6 +38,11 @@ class RowId:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that are set, as a record holds them."""
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
+
+    @property
+    def line(self) -> str:
+        """The method, and its companions if they are not the defaults: what the rows of one line have in common."""
+        return f"{self.method}, {COMPANIONS[self.companions]}" if self.companions in COMPANIONS else self.method
 
     @staticmethod
     def of(entry: Mapping[str, Any], key: str = "id") -> "RowId":

@@ -5,14 +5,18 @@ from dataclasses import replace
 
 from deepsup.paper.plan import Panel, Place, Plan, Row
 from deepsup.paper.row_id import RowId
-from deepsup.paper.study_targets import CANDIDATES, NIN, PAPER_CANDIDATES, candidates, digits, four, told, with_steps
-from deepsup.recipes import PAPER_COMPANIONS
+from deepsup.paper.study_targets import CANDIDATES, FLAT_CANDIDATES, NIN, candidates, digits, four, told, with_steps
+from deepsup.recipes import FLAT_COMPANIONS, PRINTED, WEAK
 from deepsup.studies.study import Method
 
 SEEDS = {500: 10, 250: 5, 1000: 5, 2000: 5, 5000: 5}
 """Number of digits -> seeds, in the order in which they are run."""
 PAIRS = (("DSN-SVM", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-Softmax", "CNN-Softmax"))
 AXES = (Panel("training digits"),)
+RATES = {method: (CANDIDATES[method.replace("DSN", "CNN")][0], ()) for method in CANDIDATES}
+"""Method -> its learning rates, the same with the default companions and without."""
+OTHERS = {"flat": (FLAT_COMPANIONS, FLAT_CANDIDATES), "weak": (WEAK, CANDIDATES), "printed": (PRINTED, RATES)}
+"""Other companions at 500 digits -> their settings and candidates."""
 
 
 def sizes(preset: str) -> Plan:
@@ -20,11 +24,13 @@ def sizes(preset: str) -> Plan:
     if preset == "paper":
         return paper_sizes()
     net = NIN.network.name
-    groups = [sized(candidates(with_steps(NIN, size), CANDIDATES, seeds), net, size) for size, seeds in SEEDS.items()]
-    as_printed = candidates(with_steps(NIN.replace(**PAPER_COMPANIONS), 500), PAPER_CANDIDATES, SEEDS[500])
-    groups.insert(1, sized(as_printed, net, 500, companions="paper"))
+    groups = [sized(candidates(with_steps(NIN, size), RATES, seeds), net, size) for size, seeds in SEEDS.items()]
     pairs = pairs_of(net, SEEDS)
-    pairs += pairs_of(net, (500,), "paper")
+    for place, (kind, (settings, choices)) in enumerate(OTHERS.items(), 1):
+        supervised = {method: each for method, each in choices.items() if method.startswith("DSN")}
+        methods = candidates(with_steps(NIN.replace(**settings), 500), supervised, SEEDS[500])
+        groups.insert(place, sized(methods, net, 500, kind))
+        pairs += pairs_of(net, (500,), kind)
     return Plan(tuple(groups), f"fig2b-nin-{preset}", tuple(pairs), AXES)
 
 
@@ -36,8 +42,8 @@ def paper_sizes() -> Plan:
         config = digits("paper", size, 100)
         seeds = {500: 10, 60000: 3}.get(size, 5)
         methods = four(config, "paper", seeds, 2 if size == 500 else 1)
-        groups.append(sized(methods, config.network.name, size, companions="paper"))
-    return Plan(tuple(groups), "fig2b-paper", tuple(pairs_of("nin-mnist", counts, "paper")), AXES)
+        groups.append(sized(methods, config.network.name, size, "printed"))
+    return Plan(tuple(groups), "fig2b-paper", tuple(pairs_of("nin-mnist", counts, "printed")), AXES)
 
 
 def lenet_sizes(_preset: str) -> Plan:
@@ -53,7 +59,7 @@ def lenet_sizes(_preset: str) -> Plan:
 def sized(methods: Mapping[str, Method], network: str, size: int, companions: str = "") -> tuple[Row, ...]:
     """Return the rows of one number of digits."""
     whose = {name: companions if name.startswith("DSN") else "" for name in methods}
-    lines = {name: f"{name}, {whose[name]}'s companions" if whose[name] else name for name in methods}
+    lines = {name: RowId(name, companions=whose[name]).line for name in methods}
     return tuple(
         Row(
             RowId(name, network, companions=whose[name], size=size),

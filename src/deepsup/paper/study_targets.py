@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from deepsup.config import Config, Phase
 from deepsup.paper.plan import Panel, Place, Plan, Row, at, differences
 from deepsup.paper.row_id import RowId
-from deepsup.recipes import FLAT, PAPER_COMPANIONS, WEAK, find_recipe
+from deepsup.recipes import FLAT, FLAT_COMPANIONS, WEAK, find_recipe
 from deepsup.studies.compare import METHODS, for_method
 from deepsup.studies.study import Method
 
@@ -22,11 +22,13 @@ SMALL = Config(
 
 NIN = Config(
     data="mnist", network="nin-mnist", network_options={"init": "he"}, normalize="none", batch_size=25,
-    tensorboard=False, gradient_every=0, **WEAK,
+    tensorboard=False, gradient_every=0,
 )  # fmt: skip
-"""The paper's net with He initialization, under which it learns without companions too."""
+"""The paper's net with He initialization, under which it learns without companions too. Companions: the defaults."""
 HALF_NIN = NIN.replace(network_options={"init": "he", "width": 0.5})
 """Half as wide, a quarter of the work: for studies that train it on all digits, or many times."""
+WEAK_NIN = HALF_NIN.replace(**WEAK)
+"""With the first defaults, for the studies that were recorded with them."""
 STEPS = 1200
 """Of every run of NIN on few digits, whatever their number: 60 epochs of batch 25 at 500."""
 Candidates = Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
@@ -36,16 +38,16 @@ CANDIDATES: Candidates = {
     "CNN-SVM": ((0.003, 0.006, 0.01, 0.02), ()),
     "DSN-SVM": ((0.01, 0.02), (0.3, 1.0)),
 }
-"""Method -> its learning rates and alphas on NIN: four combinations for each."""
-PAPER_CANDIDATES: Candidates = {
+"""Method -> its learning rates and, with weak companions, its alphas on NIN: four combinations for each."""
+FLAT_CANDIDATES: Candidates = {
     "DSN-Softmax": ((0.03, 0.06), (0.3, 1.0)),
-    "DSN-SVM": ((0.005, 0.01), (0.1, 0.3)),  # with alpha 1 the paper's companions diverge here
+    "DSN-SVM": ((0.005, 0.01), (0.1, 0.3)),  # with alpha 1 flat companions diverge here
 }
-"""The same for companions as the paper has them."""
-AS_TRAINED = "; the paper's companions, alpha constant, no |w|^2"
+"""The same for flat companions."""
+AS_TRAINED = "; flat companions, alpha constant, no |w|^2"
 """What rows with these companions say of them."""
-PAPER_ALPHAS = {"DSN-Softmax": (1.0,), "DSN-SVM": (0.3,)}
-"""Where only the rate varies: the alphas that held-out digits chose for the paper's companions (Fig. 2b, NIN)."""
+FLAT_ALPHAS = {"DSN-Softmax": (1.0,), "DSN-SVM": (0.3,)}
+"""Where only the rate varies: the alphas that held-out digits chose for flat companions (Fig. 2b, NIN)."""
 GRIDS = {"Softmax": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3), "SVM": (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03)}
 """Loss -> the learning rates of NIN's robustness: 1/30 to 10 times the rate that held-out digits chose for the CNN
 (Fig. 2b, NIN), about a factor 3 apart."""
@@ -106,18 +108,18 @@ def four(
 
 
 def course(preset: str, lenet: bool = False) -> Plan:
-    """Figs. 2a and 2c: the four methods on all digits, the test error after every epoch; the paper's companions."""
+    """Figs. 2a and 2c: the four methods on all digits, the test error after every epoch; flat companions on NIN."""
     nin, preset = base_of(preset, lenet)
     if nin:
         config = HALF_NIN.replace(epochs=8, batch_size=32, test_every=1)
         trial = {"train_size": 5000, "epochs": 4}
         methods = candidates(config, {method: CANDIDATES[method] for method in METHODS}, 3, **trial)
-        methods |= candidates(config.replace(**PAPER_COMPANIONS), PAPER_CANDIDATES, 3, **trial)
+        methods |= candidates(config.replace(**FLAT_COMPANIONS), FLAT_CANDIDATES, 3, **trial)
     else:
         config = digits(preset, None, 5).replace(test_every=1, batch_size=128)
         methods = four(config, preset, 3, 1, {} if preset == "paper" else {"train_size": 5000, "epochs": 4})
     rows = [
-        Row(RowId(method), each, differs=told(config) + AS_TRAINED * (nin and method in PAPER_CANDIDATES))
+        Row(RowId(method), each, differs=told(config) + AS_TRAINED * (nin and method in FLAT_CANDIDATES))
         for method, each in methods.items()
     ]
     pairs = (("DSN-Softmax", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-SVM", "CNN-Softmax"))
@@ -136,12 +138,12 @@ def folder(name: str, preset: str, nin: bool) -> str:
 
 
 def robustness(preset: str, lenet: bool = False) -> Plan:
-    """The error over a grid of learning rates, alpha as it is; on NIN the paper's companions, then our defaults."""
+    """The error over a grid of learning rates, alpha as it is; on NIN flat companions, then our defaults."""
     nin, preset = base_of(preset, lenet)
     config = with_steps(HALF_NIN, 500) if nin else digits(preset, 1000, 20)
     grid = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2) if preset == "paper" else (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
     grids = {method: GRIDS[method[4:]] if nin else grid for method in METHODS}
-    whose = "paper" if preset == "paper" else ""  # the recipes have the paper's companions
+    whose = "printed" if preset == "paper" else ""
     rows = {
         method: over_rates(method, for_method(config, method), grids[method], whose if method[:3] == "DSN" else "")
         for method in METHODS
@@ -150,24 +152,24 @@ def robustness(preset: str, lenet: bool = False) -> Plan:
     if nin:
         plain, defaults = ([row for method in METHODS if method[:3] == kind for row in rows[method]]
                            for kind in ("CNN", "DSN"))  # fmt: skip
-        as_printed = [
-            row for method, alpha in PAPER_ALPHAS.items()
+        flat = [
+            row for method, alpha in FLAT_ALPHAS.items()
             for row in over_rates(
-                method, for_method(config.replace(**{**PAPER_COMPANIONS, "alpha": alpha}), method), grids[method],
-                "paper",
+                method, for_method(config.replace(**{**FLAT_COMPANIONS, "alpha": alpha}), method), grids[method],
+                "flat",
             )
         ]  # fmt: skip
-        groups = [(*plain, *as_printed), tuple(defaults)]
+        groups = [(*plain, *flat), tuple(defaults)]
     return Plan(tuple(groups), folder("robustness", preset, nin), panels=(Panel("learning rate"),))
 
 
 def over_rates(method: str, config: Config, grid: Sequence[float], companions: str = "") -> tuple[Row, ...]:
     """Return one method at every learning rate of a grid."""
-    line = f"{method}, {companions}'s companions" if companions else method
+    line = RowId(method, companions=companions).line
     return tuple(
         Row(RowId(method, companions=companions, lr=lr),
             Method(f"{labelled(line, config)}, lr {lr:g}", at(config, (lr,)), 3), None,
-            told(config) + AS_TRAINED * (companions == "paper" and not config.objective.norms), (Place(line, lr),))
+            told(config) + AS_TRAINED * (companions == "flat"), (Place(line, lr),))
         for lr in grid
     )  # fmt: skip
 
@@ -176,7 +178,7 @@ def pretraining(preset: str, lenet: bool = False) -> Plan:
     """Greedy layer-wise supervised pre-training and fine-tuning, joint training, and the plain net: equal epochs."""
     nin, preset = base_of(preset, lenet)
     stage = 15 if nin else 10 if preset == "cpu" else 25
-    base = with_steps(HALF_NIN, 500) if nin else digits(preset, 1000, 4 * stage)
+    base = with_steps(WEAK_NIN, 500) if nin else digits(preset, 1000, 4 * stage)
     whole = base.replace(epochs=4 * stage, anneal="step", anneal_at=(3 * stage,), taps=("network",))
     plans = CANDIDATES if nin else dict.fromkeys(METHODS, (rates(preset), ALPHAS))
     joint, plain = for_method(whole, "DSN-SVM"), for_method(whole, "CNN-SVM")
@@ -203,7 +205,7 @@ def greedy(config: Config, lr: float, layers: tuple[str, ...], stage: int) -> Co
 def hinges(preset: str, lenet: bool = False) -> Plan:
     """L1 against L2: the plain and the squared hinge, with companions and without."""
     nin, preset = base_of(preset, lenet)
-    config = with_steps(HALF_NIN, 500) if nin else digits(preset, 1000, 20)
+    config = with_steps(WEAK_NIN, 500) if nin else digits(preset, 1000, 20)
     same = dict.fromkeys(METHODS, (rates(preset), ALPHAS))
     losses = {"L2": ("squared_hinge", CANDIDATES if nin else same), "L1": ("hinge", L1_CANDIDATES if nin else same)}
     methods = {

@@ -5,7 +5,7 @@ from deepsup.paper.plan import Plan, Row, at, differences
 from deepsup.paper.printed import TABLES
 from deepsup.paper.row_id import RowId
 from deepsup.paper.study_targets import AS_TRAINED
-from deepsup.recipes import PAPER_COMPANIONS, find_recipe
+from deepsup.recipes import FLAT_COMPANIONS, find_recipe
 from deepsup.studies.compare import for_method
 from deepsup.studies.study import Method
 
@@ -56,10 +56,10 @@ def cut(recipe: str, **more: object) -> tuple[Config, str]:
 
 
 def nin_row(method: str, table_name: str, error: float | None) -> Row:
-    """Return a row of the paper's net, three seeds; a DSN has the paper's companions."""
+    """Return a row of the paper's net, three seeds; a DSN has flat companions."""
     which, rates, alphas = NIN_CHOICES[method]
     recipe = TABLES[table_name].rows["NIN"][1]
-    config, differs = cut(recipe, network_options=HALF_NIN, **({} if method == "NIN" else PAPER_COMPANIONS))
+    config, differs = cut(recipe, network_options=HALF_NIN, **({} if method == "NIN" else FLAT_COMPANIONS))
     differs += "" if method == "NIN" else AS_TRAINED
     label = f"{method}, half width"
     choices = at(for_method(config, which), rates, alphas)

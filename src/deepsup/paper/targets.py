@@ -55,7 +55,7 @@ TARGETS = {
     ),
     "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),
     "when-companions": Target(
-        "Which companions help: ours and the paper's, choice by choice, NIN of half width, 500 digits", companions,
+        "Which companions help: weak and flat ones, choice by choice, NIN of half width, 500 digits", companions,
         effects,
     ),
     "when-tuning": Target("When companions help: a trained net tuned on few images of other classes", tuning),

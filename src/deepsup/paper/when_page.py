@@ -50,12 +50,15 @@ def study_text(name: str, record: Mapping[str, Any] | None, results: Path) -> st
 
 
 def errors_table(record: Mapping[str, Any]) -> str:
-    """Return the test errors of ``when``, one net per line: without companions, with ours and with the paper's."""
+    """Return the test errors of ``when``, one net per line: by companions."""
     rows = {RowId.of(row): row for row in record["rows"]}
-    lines = ["| net | without companions | with companions | with the paper's companions |", "|---|---|---|---|"]
+    lines = [
+        "| net | without companions | default companions | flat companions | as printed |",
+        "|---|---|---|---|---|",
+    ]
     for bare in [each for each in rows if each.method == WITHOUT]:
         net = f"{bare.depth} layers, {NORMS[bare.norm]}, {bare.optimizer}, {bare.size:,} digits"
-        beside = (bare, replace(bare, method=WITH), replace(bare, method=WITH, companions="paper"))
+        beside = (bare, *(replace(bare, method=WITH, companions=kind) for kind in ("", "flat", "printed")))
         cells = [f"{rows[each]['mean']:.1f} ± {rows[each]['deviation']:.1f}{lower(rows[each], rows[bare])}"
                  if each in rows else "" for each in beside]  # fmt: skip
         lines.append(f"| {net} | {' | '.join(cells)} |")

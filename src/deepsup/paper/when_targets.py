@@ -5,8 +5,8 @@ from dataclasses import replace
 from deepsup.config import Config
 from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.plan import Panel, Place, Plan, Row, at
-from deepsup.paper.row_id import RowId
-from deepsup.recipes import PAPER_COMPANIONS
+from deepsup.paper.row_id import COMPANIONS, RowId
+from deepsup.recipes import FLAT_COMPANIONS, PRINTED
 from deepsup.studies.study import Method
 
 DEPTHS = (6, 12, 21, 30)
@@ -43,12 +43,17 @@ def when(_preset: str) -> Plan:
 
 
 def pair(depth: int, norm: str, optimizer: str, size: int) -> tuple[Row, ...]:
-    """Return one net with the library's companions, without, and, if it has no norm layers, with the paper's."""
+    """Return one net with the default companions and without; if it has no norm layers, also with others.
+
+    Flat ones at all sizes, and those that the paper prints at the size of the rows over depth.
+    """
     options = {"depth": depth, "widths": WIDTHS, "norm": norm, "init": "he"}
     config = NET.replace(network_options=options, optimizer=optimizer, train_size=size, epochs=STEPS * BATCH // size)
     configs = {(WITH, ""): config, (WITHOUT, ""): config.replace(taps=("none",))}
     if norm == "none":
-        configs[WITH, "paper"] = config.replace(**PAPER_COMPANIONS)
+        configs[WITH, "flat"] = config.replace(**FLAT_COMPANIONS)
+        if size == SIZE:
+            configs[WITH, "printed"] = config.replace(**PRINTED)
     what = f"{depth} layers, {NORMS[norm]}, {optimizer}, {size:,} digits"
     return tuple(
         Row(
@@ -63,7 +68,7 @@ def pair(depth: int, norm: str, optimizer: str, size: int) -> tuple[Row, ...]:
 
 def line_of(method: str, companions: str) -> str:
     """Return what the rows of one line have in common."""
-    return "with the paper's companions" if companions else method
+    return f"with {COMPANIONS[companions]}" if companions else method
 
 
 def places(row: RowId) -> tuple[Place, ...]:
