@@ -26,6 +26,7 @@ PROMISED = [
     "loop_over_tutorial",
     "loop_over_lightning",
     "loop_over_skorch",
+    "default_over_plain_step",
     "supervised_over_plain_step",
     "pooled_supervised_over_plain_step",
     "gated_over_plain_step",
@@ -130,7 +131,7 @@ def test_the_library_imports_no_rival():
 
 def test_companions_and_taps():
     found = companions.measure_companions("cnn", 4, 2)
-    assert list(found) == PROMISED[3:7]
+    assert list(found) == PROMISED[3:8]
     assert all(0.1 < each.low <= each.median <= each.high < 10 for each in found.values())
     by_taps = growth.measure_taps("cnn", 4, 1)
     assert list(by_taps) == ["0", "1", "2"]

@@ -31,23 +31,30 @@ def network_of(name: str) -> Network:
     return create_network(name, num_classes=CLASSES, in_channels=3, image_size=32)
 
 
-def net_of(name: str, taps: Iterable[str], pool: str = "none") -> DeeplySupervised:
+FLAT = Companion.paper()
+POOLED = replace(FLAT, pool="avg")
+
+
+def net_of(name: str, taps: Iterable[str], companion: Companion = FLAT) -> DeeplySupervised:
     """Return a supervised network in channels_last."""
     torch.manual_seed(0)
     network = network_of(name).to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs
-    companion = replace(Companion.paper(), pool=pool)  # type: ignore[arg-type] # it checks itself
     return supervise(network, at=taps, num_classes=CLASSES, example=batch_of(2)[0], companion=companion)
 
 
-def step_of(net: DeeplySupervised, images: Tensor, labels: Tensor, gamma: float = 0.0) -> Callable[[], None]:
-    """Return a function that takes one training step."""
-    net.train()
-    objective = Objective.caffe(net, gamma=gamma if net.taps else 0.0, schedule="constant")
+def summed(net: DeeplySupervised, gamma: float = 0.0) -> Objective:
+    """Return the objective of the authors' code, companions on to the end; it needs no progress."""
+    return Objective.caffe(net, gamma=gamma if net.taps else 0.0, schedule="constant")
+
+
+def step_of(objective: Objective, images: Tensor, labels: Tensor) -> Callable[[], None]:
+    """Return a function that takes one training step in the middle of the training."""
+    net = objective.net.train()
     optimizer = torch.optim.SGD(net.parameters(), lr=BARELY, momentum=0.9)
 
     def step() -> None:
         optimizer.zero_grad()
-        objective(net(images), labels).total.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
+        objective(net(images), labels, progress=0.5).total.backward()  # type: ignore[no-untyped-call] # torch leaves it untyped
         optimizer.step()
 
     return step
@@ -57,13 +64,15 @@ def measure_companions(name: str, batch: int, rounds: int) -> dict[str, Ratio]:
     """Return the ratios for one network with its own taps."""
     images, labels = batch_of(batch)
     taps = network_of(name).taps
-    plain, pooled = net_of(name, ()), net_of(name, taps, "avg")
-    turns: dict[str, Turn] = {
-        "plain": step_of(plain, images, labels),
-        "supervised": step_of(net_of(name, taps), images, labels),
-        "pooled_supervised": step_of(pooled, images, labels),
-        "gated": step_of(net_of(name, taps), images, labels, gamma=1e9),
+    plain, pooled = net_of(name, ()), net_of(name, taps, POOLED)
+    objectives = {
+        "plain": summed(plain),
+        "default": Objective(net_of(name, taps, Companion())),
+        "supervised": summed(net_of(name, taps)),
+        "pooled_supervised": summed(pooled),
+        "gated": summed(net_of(name, taps), gamma=1e9),
     }
+    turns: dict[str, Turn] = {each: step_of(objective, images, labels) for each, objective in objectives.items()}
     with kept_memory():  # as in training, for all variants: page faults of new memory are noise here
         seconds = take_turns(turns, rounds)
     found = {f"{name}_over_plain_step": ratio(each, seconds["plain"]) for name, each in seconds.items()}

@@ -41,10 +41,10 @@ print(time.perf_counter() - start, peak_mb())
 """
 STEPS = """
 import sys
-from deepsup.bench.companion_cost import batch_of, net_of, step_of
+from deepsup.bench.companion_cost import FLAT, POOLED, batch_of, net_of, step_of, summed
 from deepsup.bench.data_speed import peak_mb
 name, pool, taps, batch = sys.argv[1], sys.argv[2], sys.argv[3:-1], int(sys.argv[-1])
-step = step_of(net_of(name, taps, pool), *batch_of(batch))
+step = step_of(summed(net_of(name, taps, POOLED if pool == "avg" else FLAT)), *batch_of(batch))
 step(), step()
 print(peak_mb())
 """

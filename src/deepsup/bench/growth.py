@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from deepsup.bench.companion_cost import batch_of, net_of, network_of, step_of
+from deepsup.bench.companion_cost import batch_of, net_of, network_of, step_of, summed
 from deepsup.bench.data_speed import first
 from deepsup.bench.loops import Task, ours
 from deepsup.bench.timing import Ratio, ratio, take_turns
@@ -39,7 +39,7 @@ def measure_taps(network: str, batch: int, rounds: int) -> dict[str, Ratio]:
     images, labels = batch_of(batch)
     taps = network_of(network).taps
     seconds = take_turns(
-        {str(n): step_of(net_of(network, taps[:n]), images, labels) for n in range(len(taps) + 1)}, rounds
+        {str(n): step_of(summed(net_of(network, taps[:n])), images, labels) for n in range(len(taps) + 1)}, rounds
     )
     return {count: ratio(values, seconds["0"]) for count, values in seconds.items()}
 

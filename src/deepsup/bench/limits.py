@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from deepsup.bench.companion_cost import batch_of, net_of, step_of
+from deepsup.bench.companion_cost import batch_of, net_of, step_of, summed
 from deepsup.bench.timing import Turn, ratio, take_turns
 from deepsup.training.memory import kept_memory
 
@@ -23,7 +23,7 @@ def measure_limits(name: str, batch: int, rounds: int, size: int) -> dict[str, A
     images, labels = batch_of(batch)
     net = net_of(name, ())
     a, b, product = torch.randn(size, size), torch.randn(size, size), torch.empty(size, size)
-    step = step_of(net, images, labels)
+    step = step_of(summed(net), images, labels)
 
     def forward() -> None:
         with torch.no_grad():

@@ -162,6 +162,13 @@ def at_least_0(what: str, number: Any) -> float:
     return float(number)
 
 
+def a_count(what: str, number: Any) -> int | None:
+    """Return a count of at least 1, or None; raise an error for anything else."""
+    if number is not None and (isinstance(number, bool) or not isinstance(number, Integral) or number < 1):
+        raise ObjectiveError(f"{what}={number!r}; expected a whole number of at least 1")
+    return None if number is None else int(number)
+
+
 def a_bool(what: str, given: Any) -> bool:
     """Return a boolean setting; raise an error for anything else."""
     if not isinstance(given, bool):

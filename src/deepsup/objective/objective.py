@@ -17,7 +17,7 @@ from torch import Tensor, distributed, nn
 
 from deepsup.errors import ObjectiveError, nearest
 from deepsup.objective.answers import Answering, Answers
-from deepsup.objective.checks import a_bool, a_label, at_least_0, check_mean, check_output
+from deepsup.objective.checks import a_bool, a_count, a_label, at_least_0, check_mean, check_output
 from deepsup.objective.dense_checks import as_class_weights
 from deepsup.objective.dense_means import dense_mean, weighted_mean
 from deepsup.objective.dense_targets import MEETINGS, DenseTargets, Meeting
@@ -25,7 +25,7 @@ from deepsup.objective.distillation import Distillation
 from deepsup.objective.losses import DENSE_LOSSES, LOSSES, LossFunction, find_loss
 from deepsup.objective.net_settings import by_resolution, default_alpha, per_tap, supervised
 from deepsup.objective.presets import monai, nnunet
-from deepsup.objective.schedules import Number, Schedule, factor_at, find_schedule
+from deepsup.objective.schedules import Number, Schedule, factor_at, find_schedule, name_of
 from deepsup.objective.untrained import UntrainedCompanions
 from deepsup.supervision import DeepOutput
 
@@ -88,6 +88,8 @@ class Objective:
     targets: how labels of every position meet companions of a coarser resolution: ``probability`` (the shares of the
         classes in each cell), ``nearest`` (the label of its middle pixel), ``upsample`` (the scores are interpolated).
     class_weights: [K], the weight of a sample or position by its class; of Dice, the weight of each class.
+    steps: how many training steps there will be, so that ``progress`` may be left out: each call in training mode that
+        needs gradients is a step. ``objective.step`` is the count; set it to go on with a training.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Objective:
         distill_temperature: float = 2.0,
         targets: Meeting = "probability",
         class_weights: Any = None,
+        steps: int | None = None,
     ) -> None:
         self.net = supervised(net)
         taps = self.net.outputs
@@ -127,6 +130,7 @@ class Objective:
             raise ObjectiveError(f"targets={targets!r}; {nearest(str(targets), MEETINGS)}")
         self.targets = targets
         self.class_weights = as_class_weights(class_weights, self.net.num_classes)
+        self.steps, self.step = a_count("steps", steps), 0
         used = (self.loss, *self.companion_loss.values())
         self.named = tuple(
             name for name, each in (LOSSES | DENSE_LOSSES).items() if any(each is other for other in used)
@@ -174,14 +178,14 @@ class Objective:
 
         labels: [B], integers in 0 to K-1; with ``softmax`` also class probabilities [B,K]; with your own loss,
             anything it takes. For dense scores [B,K,P]: class numbers [B,P] or [B,1,P], or class probabilities [B,K,P].
-        progress: 0 at the start of training, 1 at its end; not needed by the schedule ``constant``.
+        progress: 0 at the start of training, 1 at its end; not needed with ``steps`` or by the schedule ``constant``.
         weights: [B], the weight of each sample in the means; for dense scores also [B,P], that of each position.
         """
         check_output(output)
         answers = self.answers(output, labels, weights)
         self.check_taps(output)
         count = len(output.scores) if answers.weights is None else answers.weights.sum()
-        factor = factor_at(self.schedule, progress)
+        factor = factor_at(self.schedule, self.next_progress() if progress is None else progress)
         output_loss = self.mean_loss(self.loss, output.scores, answers)
         losses = {
             name: self.taught(self.mean_loss(self.companion_loss[name], scores, answers), scores, output, answers)
@@ -213,6 +217,24 @@ class Objective:
             output_loss=output_loss.detach(),
             companion_losses={name: loss.detach() for name, loss in losses.items()},
         )
+
+    def __repr__(self) -> str:
+        """Name the loss, the weights of the companions and how they decay."""
+        names = {id(each): name for name, each in (LOSSES | DENSE_LOSSES).items()}
+        loss = names.get(id(self.loss), getattr(self.loss, "__name__", type(self.loss).__name__))
+        alphas = " or ".join(sorted({f"{each:g}" for each in self.alpha.values()})) or "none"
+        words = [loss, f"{len(self.net.outputs)} companions", f"alpha {alphas}", name_of(self.schedule).strip("'")]
+        words += [] if self.steps is None else [f"step {self.step} of {self.steps}"]
+        return f"Objective({', '.join(words)})"
+
+    def next_progress(self) -> float | None:
+        """Return the progress of training by the count of steps, and count this one if it trains."""
+        if self.steps is None:
+            return None
+        progress = min(1.0, self.step / self.steps)
+        if torch.is_grad_enabled() and self.net.training:
+            self.step += 1
+        return progress
 
     def taught(self, loss: Tensor, scores: Tensor, output: DeepOutput, answers: Answers | DenseTargets) -> Tensor:
         """Return a companion's loss, mixed with that from the output's scores if there is distillation."""

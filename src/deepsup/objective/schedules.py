@@ -72,7 +72,7 @@ def factor_at(schedule: Schedule, progress: Number | None) -> Number:
         if schedule is not constant:
             raise ObjectiveError(
                 f"schedule {name_of(schedule)} needs the progress of training and got none; expected "
-                f"progress=step / steps in the call; or make the objective with schedule='constant'"
+                f"Objective(net, steps=...), progress=step / steps in the call, or schedule='constant'"
             )
         return 1.0
     if not is_number(progress) or not holds(progress, lambda p: 0 <= p <= 1):
