@@ -22,8 +22,8 @@ from deepsup.config import Config
 from deepsup.errors import DeepsupError, RunError
 from deepsup.exits.run_exits import by_exit, parts_of, plain_scores, prepared
 from deepsup.exits.stage_times import counted, early_labels, plain_labels, seconds_per_sample
-from deepsup.files import write_whole
 from deepsup.insight import error_percent
+from deepsup.io import write_whole
 from deepsup.recipes import find_recipe
 from deepsup.runs.environment import environment_now
 from deepsup.runs.model import load_model

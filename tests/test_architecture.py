@@ -19,7 +19,7 @@ SOURCE = Path(deepsup.__file__).parent
 # A room may import itself and any room of an earlier row; rooms of one row do not know each other.
 ROWS = [
     ["errors"],
-    ["files", "reading"],
+    ["io"],
     ["config", "npz", "pretrained"],
     ["recipes", "data"],
     ["preprocess"],

@@ -11,6 +11,7 @@
          ├─ NetworkError (ValueError)        a network that does not exist or cannot be built with these options
          ├─ ConfigError (ValueError)         a setting that does not exist or has an invalid value
          ├─ RunError (ValueError)            a run folder or a checkpoint that is not valid
+         │   └─ WriteError                   a file that cannot be written: full, read-only, gone, a link in its place
          ├─ ExportError (ValueError)         a net or a format that cannot be exported
          └─ TrainingError (RuntimeError)     a training that cannot start or cannot continue
              └─ DivergedError                a training in which the loss, a score or a weight is not finite
@@ -50,6 +51,19 @@ class ConfigError(DeepsupError, ValueError):
 
 class RunError(DeepsupError, ValueError):
     """A run folder or a checkpoint that is not valid."""
+
+
+class WriteError(RunError):
+    """A file that cannot be written: full, read-only, gone, a link in its place."""
+
+    again = "try again"
+    """How to go on, when the cause is removed; whoever knows a better way says so here."""
+
+    def __init__(self, fault: str, remedy: str) -> None:
+        super().__init__(fault, remedy)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}; {self.args[1]}, then {self.again}"
 
 
 class ExportError(DeepsupError, ValueError):

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from deepsup.reading import size_of_regular
+from deepsup.io import size_of_regular
 
 MOST_BYTES = 2**29
 """What the arrays of a small file may take; those of a large one may take ``MOST_RATIO`` times its size."""

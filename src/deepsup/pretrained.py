@@ -21,8 +21,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from deepsup.errors import DeepsupError, RunError
-from deepsup.files import disk_errors_named, write_whole
-from deepsup.reading import check, faults_named, read_json, size_of_regular
+from deepsup.io import check, disk_errors_named, faults_named, read_json, size_of_regular, write_whole
 
 SETTINGS, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 FORMAT = 1
@@ -47,7 +46,7 @@ def write_pretrained(folder: Path, settings: Mapping[str, Any], tensors: Mapping
 
 
 def read_pretrained(folder: Path, shape: Mapping[str, Any], remedy: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return settings of this shape (see ``reading.check``) and the tensors."""
+    """Return settings of this shape (see ``io.check``) and the tensors."""
     for name in (SETTINGS, WEIGHTS):
         if not (folder / name).is_file():
             raise RunError(f"{folder} has no {name}; {remedy}")

@@ -26,8 +26,8 @@ from deepsup.data.images import open_image
 from deepsup.data.load import load_data
 from deepsup.data.svhn import read_svhn
 from deepsup.errors import ConfigError, DataError, DeepsupError, RunError
+from deepsup.io import read_json, read_yaml
 from deepsup.npz import read_arrays
-from deepsup.reading import read_json, read_yaml
 from deepsup.training import checkpoint
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(

@@ -16,7 +16,7 @@ import pytest
 from deepsup.cli import main
 from deepsup.config import Config
 from deepsup.errors import RunError, TrainingError
-from deepsup.files import disk_errors_named, error_number
+from deepsup.io import disk_errors_named, error_number
 from deepsup.runs.lock import NAME, owned
 from deepsup.runs.train import train
 from deepsup.training import Callback, checkpoint
@@ -117,7 +117,7 @@ def test_a_name_that_is_too_long(
     assert main(words) == 2
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
-    assert said[0].endswith(": File name too long; choose a shorter name with --out")
+    assert ": File name too long; choose a shorter name, then " in said[0]
 
 
 def test_a_folder_that_was_deleted_is_not_called_untouched(small: Config, tmp_path: Path) -> None:
@@ -128,7 +128,9 @@ def test_a_folder_that_was_deleted_is_not_called_untouched(small: Config, tmp_pa
 
     with pytest.raises(RunError) as caught:
         train(small, tmp_path / "run", callbacks=[Delete()])
-    assert "the folder is gone; if it was moved, continue there with --resume" in str(caught.value)
+    assert "the folder is gone; bring it back, or go where it was moved, then continue with --resume" in str(
+        caught.value
+    )
     assert "untouched" not in str(caught.value)
 
 

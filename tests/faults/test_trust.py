@@ -19,10 +19,10 @@ from safetensors.torch import save_file
 
 import deepsup
 from deepsup.cli import main
-from deepsup.cli.app import printable
 from deepsup.config import Config
 from deepsup.errors import RunError
 from deepsup.exits.run_exits import calibrate_run, digest, load_exits
+from deepsup.io import printable
 from deepsup.studies.space import read_space
 
 NET = """

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from deepsup.errors import RunError
-from deepsup.files import write_whole
+from deepsup.io import write_whole
 from deepsup.runs.folder import RunFolder
 from deepsup.training import checkpoint
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from deepsup.errors import RunError
+from deepsup.io import write_whole
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
@@ -126,4 +127,4 @@ def write_page(path: Path, answer: dict[str, Any]) -> None:
     """Write the table to its place in a page."""
     place = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
     table = f"{BEGIN}\n\n{markdown(answer)}\n\n{END}"
-    path.write_text(place.sub(lambda _: table, page_text(path)), encoding="utf-8")
+    write_whole(path, place.sub(lambda _: table, page_text(path)).encode())

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from deepsup.bench.models import CLASSES, GROUPS, LENGTH, MODELS, VOCABULARY
 from deepsup.data import load_data
-from deepsup.files import write_whole
+from deepsup.io import append_line, write_whole
 from deepsup.objective import Objective
 from deepsup.runs.environment import environment_now
 from deepsup.supervision import supervise
@@ -78,8 +78,7 @@ def measure_harm(
         for count, future in enumerate(as_completed(futures), len(cells) - len(missing) + 1):
             cell, (error, seconds) = futures[future], future.result()
             done[cell] = error
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({**asdict(cell), **asdict(budget), "error": error, "seconds": seconds}) + "\n")
+            append_line(out, json.dumps({**asdict(cell), **asdict(budget), "error": error, "seconds": seconds}))
             watch(f"{cell.model}, {cell.optimizer}, seed {cell.seed}", count, len(cells))
     return summary({cell: done[cell] for cell in cells}, budget) | {"minutes": (time.monotonic() - began) / 60}
 

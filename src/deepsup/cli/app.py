@@ -19,7 +19,6 @@ import shlex
 import signal
 import sys
 import threading
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TextIO
 
@@ -30,14 +29,12 @@ import deepsup
 from deepsup.cli import mistakes
 from deepsup.cli.mistakes import Function
 from deepsup.errors import DeepsupError
+from deepsup.io import printable
 
 _GROUPS = {"data": "List, fetch and verify data sets."}
 
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="(default: off)")]
 """An option without a value and without a ``--no-`` twin."""
-
-_BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Characters that turn the direction of text around, so that it reads as something else."""
 
 _standard_output: list[TextIO] = []
 _arguments: list[str] = []
@@ -85,18 +82,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def printable(text: str) -> str:
-    r"""Return text for a terminal: control codes, which a class name of a file can hold, are spelled out.
-
-    >>> printable("cat\x1b[2J")
-    'cat\\x1b[2J'
-    """
-    return "".join(
-        char if char in "\n\t" or (unicodedata.category(char) not in ("Cc", "Cs") and char not in _BIDI) else
-        char.encode("unicode_escape", "surrogatepass").decode() for char in text
-    )  # fmt: skip
 
 
 class _Printable(logging.Formatter):

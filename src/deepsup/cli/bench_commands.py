@@ -11,6 +11,7 @@ from tyro.conf import arg
 
 from deepsup.cli.app import Flag, show, table, verb
 from deepsup.errors import ConfigError, RunError, nearest
+from deepsup.io import write_whole
 
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")]
 
@@ -40,7 +41,7 @@ def bench(
         _check_folder(out)
     answer = _measured(quick) if table is None else answers.read_answer(table)
     if out is not None:
-        out.write_text(json_format.dumps(answer, indent=1) + "\n", encoding="utf-8")
+        write_whole(out, (json_format.dumps(answer, indent=1) + "\n").encode())
     if page is not None:
         answers.write_page(page, answer)
     show(answer, answers.markdown(answer) if table is not None else _text(answer), json)

@@ -41,9 +41,11 @@ def export(
         json: print one JSON object
     """
     from deepsup.exporting import export as export_net
+    from deepsup.io import below
 
     folder = opened(run, trust)
-    done = export_net(folder, out or run / "export" / f"model.{to}", to=to, companions=companions, overwrite=overwrite)
+    file = out or below(run, "export", f"model.{to}")
+    done = export_net(folder, file, to=to, companions=companions, overwrite=overwrite)
     lines = [f"{done.path}: {done.bytes / 1e6:.2f} MB, {_agreement(done, to)}"]
     if to != "safetensors":
         taken = ", ".join(f"{name} {shape}" for name, shape in done.inputs.items())

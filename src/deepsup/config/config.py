@@ -24,7 +24,7 @@ from deepsup.config.groups import (
 )
 from deepsup.config.setting import settings_of
 from deepsup.errors import ConfigError, nearest
-from deepsup.reading import file_named, read_yaml
+from deepsup.io import file_named, read_yaml
 
 
 @dataclass(frozen=True, init=False)

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from deepsup.data.storage import disk_errors_named
 from deepsup.errors import DataError, DeepsupError
-from deepsup.reading import reason
+from deepsup.io import reason
 
 MOST_BYTES = 2**30
 """What an archive may unpack to: CIFAR-10 and CIFAR-100 need a fifth of it."""

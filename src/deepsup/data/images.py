@@ -10,7 +10,7 @@ import numpy as np
 
 from deepsup.data.dataset import Images
 from deepsup.errors import DataError
-from deepsup.reading import reason, size_of_regular
+from deepsup.io import reason, size_of_regular
 
 if TYPE_CHECKING:
     from PIL import Image

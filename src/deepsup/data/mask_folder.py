@@ -14,7 +14,7 @@ from deepsup.data.dataset import IGNORED, Part
 from deepsup.data.images import is_grey, open_image, read_images
 from deepsup.data.scenes import Masks
 from deepsup.errors import DataError
-from deepsup.reading import faults_named, read_bounded
+from deepsup.io import faults_named, read_bounded
 
 LOSSY = ("JPEG", "MPO")
 MOST_NAMES = 2**16

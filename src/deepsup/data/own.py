@@ -20,8 +20,8 @@ from deepsup.data.images import is_grey, read_images
 from deepsup.data.mask_folder import check_names, has_masks, read_mask_folder
 from deepsup.data.splits import a_fifth
 from deepsup.errors import DataError
+from deepsup.io import faults_named
 from deepsup.npz import names_in, read_arrays
-from deepsup.reading import faults_named
 
 _VALIDATION_NAMES = ("validation", "val")
 # Files of file managers; names that begin with a dot are ignored too.

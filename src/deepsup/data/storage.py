@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from deepsup.errors import DataError, DeepsupError, StorageError
-from deepsup.reading import reason
+from deepsup.errors import DataError, DeepsupError, StorageError, WriteError
+from deepsup.io import move_whole, reason, sync, write_whole
 
 
 def data_folder() -> Path:
@@ -43,6 +43,9 @@ def disk_errors_named() -> Iterator[None]:
         yield
     except OSError as error:
         raise storage_error(error) from error
+    except WriteError as error:
+        cause = error.__cause__
+        raise storage_error(cause if isinstance(cause, OSError) else OSError(str(error))) from error
 
 
 def storage_error(error: OSError) -> StorageError:
@@ -73,20 +76,19 @@ def put(source: Path, target: Path) -> bool:
     with disk_errors_named():
         target.parent.mkdir(parents=True, exist_ok=True)
         source.chmod(0o644)  # temporary files are readable only by their owner
-        with source.open("r+b") as file:
-            os.fsync(file.fileno())
-        source.replace(target)
+        sync(source)
+        move_whole(source, target)
     return True
 
 
 def write(target: Path, data: bytes) -> bool:
-    """Write a temporary file and move it to its path; return False if the path exists."""
+    """Write a file whole; return False if the path exists."""
     if target.exists():
         return False
-    with staging(target.parent) as stage:
-        with disk_errors_named():
-            (stage / target.name).write_bytes(data)
-        return put(stage / target.name, target)
+    with disk_errors_named():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, data)
+    return True
 
 
 def md5_of_file(path: Path) -> str:

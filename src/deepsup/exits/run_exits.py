@@ -19,10 +19,9 @@ from deepsup.errors import DataError, RunError
 from deepsup.exits.calibration import calibrate
 from deepsup.exits.early_exit import EarlyExit, EarlyOutput
 from deepsup.exits.stage_times import measure_speed
-from deepsup.files import whole_file
 from deepsup.insight import error_percent
+from deepsup.io import file_named, read_json, whole_file
 from deepsup.preprocess import to_tensor
-from deepsup.reading import file_named, read_json
 from deepsup.runs.evaluate import check_fits
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import Model, load_model
@@ -157,7 +156,7 @@ def keep(run: RunFolder, record: dict[str, Any], model: Model, test: Part, outpu
             words = {"label": model.classes[test.labels[row]], "said": model.classes[said[row]]}
             shown.append({"exit": name, "index": row, "confidence": float(sure[row]), **words})
             rows.append(row)
-    with whole_file(run.folder / "exits.npz") as part, part.open("wb") as file:
+    with whole_file(run.folder / "exits.npz") as file:
         np.savez_compressed(file, allow_pickle=False, images=np.ascontiguousarray(test.images[rows]))
     run.write_json("exits.json", {**record, "shown": shown})
 

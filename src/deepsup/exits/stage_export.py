@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from deepsup.errors import RunError
 from deepsup.exits.early_exit import EarlyExit
-from deepsup.files import disk_errors_named, write_whole
-from deepsup.reading import reason
+from deepsup.io import disk_errors_named, reason, write_whole
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import load_model
 

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from deepsup.errors import ExportError, RunError, nearest
+from deepsup.errors import ExportError, WriteError, nearest
 from deepsup.exporting.card import Facts, card
 from deepsup.exporting.formats import FORMATS, Format, check_installed
 from deepsup.exporting.graph import Graph, Program
-from deepsup.files import write_whole
+from deepsup.io import write_whole
 from deepsup.objective.net_settings import supervised
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import load_model
@@ -230,5 +230,5 @@ def write(path: Path, content: bytes) -> None:
         raise ExportError(f"cannot make the folder {path.parent}: {error.strerror}; choose another --out") from error
     try:
         write_whole(path, content)
-    except RunError as error:
-        raise ExportError(str(error).replace("continue with --resume", "export again")) from error
+    except WriteError as error:
+        raise ExportError(str(error)) from error

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from deepsup.errors import ExportError
 from deepsup.exporting.graph import Program, layer_of_node, operator, quiet
-from deepsup.reading import reason
+from deepsup.io import reason
 
 Runner = Callable[..., list[Tensor]]
 """Inputs -> the outputs, in the order of their names."""

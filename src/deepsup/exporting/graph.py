@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from deepsup.errors import DeepsupError, ExportError
-from deepsup.reading import reason
+from deepsup.io import reason
 from deepsup.supervision import DeeplySupervised
 from deepsup.supervision.trace import scores_of
 

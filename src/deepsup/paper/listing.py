@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from deepsup.io import write_whole
 from deepsup.paper.plan import minutes
 from deepsup.paper.reproduce import THEORY, plan_of
 from deepsup.paper.targets import TARGETS
@@ -27,4 +28,4 @@ def listing() -> dict[str, dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(listing(), indent=1) + "\n", encoding="utf-8")
+    write_whole(FILE, (json.dumps(listing(), indent=1) + "\n").encode())

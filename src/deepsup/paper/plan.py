@@ -12,7 +12,7 @@ import numpy as np
 from deepsup.config import Config
 from deepsup.data import COMPOSED, HALVES, KNOWN, load_data
 from deepsup.errors import ConfigError, nearest
-from deepsup.files import whole_file
+from deepsup.io import whole_file
 from deepsup.networks import describe
 from deepsup.paper.row_id import RowId
 from deepsup.studies.study import Method
@@ -195,7 +195,7 @@ def smoke_data(folder: Path, channels: int, side: int) -> Path:
         images = np.repeat(images, channels, axis=1).transpose(0, 2, 3, 1)
         arrays |= {f"{name}_images": images, f"{name}_labels": part.labels[first]}
     folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as part_file, part_file.open("wb") as file:
+    with whole_file(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type] # its own keyword comes first in the stubs
     return path
 

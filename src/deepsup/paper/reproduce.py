@@ -10,7 +10,7 @@ import torch
 
 from deepsup.config import Config
 from deepsup.errors import ConfigError, RunError, nearest
-from deepsup.files import write_whole
+from deepsup.io import write_whole
 from deepsup.paper.plan import Plan, Row, check_preset, smoked, with_seeds
 from deepsup.paper.provenance import history
 from deepsup.paper.record_rows import Entry, environment_here, learned, taken, told_row

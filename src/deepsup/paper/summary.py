@@ -1,7 +1,6 @@
 """The records of a results folder in, RESULTS.md and the blocks of README and docs/when.md out, not edited by hand."""
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deepsup.errors import RunError
-from deepsup.files import write_whole
+from deepsup.io import write_whole
 from deepsup.paper.claims import CLAIMS, verdict
 from deepsup.paper.fast_targets import FAST
 from deepsup.paper.plan import Plan, minutes
@@ -37,7 +36,7 @@ def keep(record: Mapping[str, Any], figure: Path | None, results: Path) -> Path:
     path = results / f"{record['target']}-{record['preset']}.json"
     write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
     if figure is not None:
-        shutil.copyfile(figure, results / f"{record['target']}-{record['preset']}.png")
+        write_whole(path.with_suffix(".png"), figure.read_bytes())
     return path
 
 

@@ -22,6 +22,7 @@ from deepsup.data import Dataset, data_folder
 from deepsup.data.dataset import Images
 from deepsup.data.storage import write
 from deepsup.errors import DataError, nearest
+from deepsup.io import remove
 from deepsup.npz import read_arrays
 from deepsup.preprocess.steps import GCN, LCN, STEPS, ZCA, Arrays, Standardize, Step
 
@@ -169,7 +170,7 @@ def _cached(key: str, step: Step, image: Sequence[int], learn: Callable[[], Arra
     packed = io.BytesIO()
     np.savez(packed, **{name: array.numpy() for name, array in arrays.items()})  # type: ignore[arg-type]
     try:
-        path.unlink(missing_ok=True)  # only a damaged file can still be there
+        remove(path)  # only a damaged file can still be there
         write(path, packed.getvalue())
     except (DataError, OSError) as error:
         logger.warning("the fit is not cached: %s", error)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from deepsup.errors import RunError
+from deepsup.io import folder_below
 from deepsup.report.insight_figures import picture_uri
 from deepsup.report.labels import NONE
 from deepsup.report.page import PageTable, Picture, Section
@@ -87,4 +88,4 @@ def draw_exits(folder: Path) -> Path:
     drawing = draw_exit_curve(read_run(folder))
     if drawing is None:
         raise RunError(f"{folder} has no early exits; expected what deepsup exits wrote; run it first")
-    return drawing.save(folder / "plots")
+    return drawing.save(folder_below(folder, "plots"))

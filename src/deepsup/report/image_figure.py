@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from deepsup.io import folder_below
 from deepsup.report.insight_figures import draw_maps
 from deepsup.report.read import read_run
 
@@ -18,4 +19,4 @@ def draw_image(run: Path, found: Mapping[str, Any], arrays: Mapping[str, np.ndar
     if drawing is None:
         return None
     drawing.name = f"image-{Path(found['file']).stem}"
-    return drawing.save(run / "plots")
+    return drawing.save(folder_below(run, "plots"))

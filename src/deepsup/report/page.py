@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from deepsup.io import disk_errors_named, folder_below, printable
 from deepsup.report.style import Drawing
 
 
@@ -83,17 +84,25 @@ def render(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
     """
     environment = Environment(
         loader=PackageLoader("deepsup.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        lstrip_blocks=True, finalize=shown,
     )  # fmt: skip
-    shown = [section for section in sections if not section.empty]
-    for section, prefix in ((section, f"s{index}") for index, section in enumerate(shown)):
+    parts = [section for section in sections if not section.empty]
+    for section, prefix in ((section, f"s{index}") for index, section in enumerate(parts)):
         for place, figure in enumerate(section.figures):
             figure.drawing.salt = f"{prefix}f{place}"
-    return environment.get_template("page.html.j2").render(title=title, lead=lead, sections=shown)
+    return environment.get_template("page.html.j2").render(title=title, lead=lead, sections=parts)
+
+
+def shown(value: Any) -> Any:
+    """Return what the page says for a value: control characters of names are spelled out."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def save_drawings(sections: Sequence[Section], folder: Path) -> None:
-    """Write every figure of the sections as PNG and SVG."""
+    """Write every figure of the sections into ``plots/`` of a folder, as PNG and SVG."""
+    with disk_errors_named(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    plots = folder_below(folder, "plots")
     for section in sections:
         for figure in section.figures:
-            figure.drawing.save(folder)
+            figure.drawing.save(plots)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from deepsup.errors import RunError
-from deepsup.files import write_whole
+from deepsup.io import write_whole
 from deepsup.report.layer_figures import draw_agreement
 from deepsup.report.page import PageTable, Section, render, save_drawings
 from deepsup.report.read import RunRecord
@@ -34,11 +33,7 @@ def write_probe_page(record: dict[str, Any], arrays: Mapping[str, np.ndarray], f
     )  # fmt: skip
     sections = [label_section(run), output_section(run), mistakes(run)]
     page = render(f"Linear probes of {record['model']}", [lead(record)], sections)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_drawings(sections, folder / "plots")
-    except OSError as error:
-        raise RunError(f"cannot write {folder}: {error.strerror}; give another folder") from error
+    save_drawings(sections, folder)
     write_whole(folder / "probe.json", (json.dumps(record, indent=2) + "\n").encode())
     write_whole(folder / "report.html", page.encode())
     return folder / "report.html"

@@ -8,8 +8,8 @@ import numpy as np
 
 from deepsup.config import current
 from deepsup.errors import ConfigError, RunError
+from deepsup.io import below, faults_named, read_json, read_yaml
 from deepsup.npz import read_arrays as arrays_of
-from deepsup.reading import faults_named, read_json, read_yaml
 from deepsup.runs.folder import RESULT, RunFolder
 
 REMEDY = "expected what deepsup wrote; train or inspect it again"
@@ -21,6 +21,11 @@ EXITS = {
 }  # fmt: skip
 COMPARISON = {"methods": {"*": {"runs?": [str]}}, "differences?": {"*": {}}, "config?": {}}
 
+FILES = (
+    "config.yaml", "environment.json", "metrics.jsonl", "result.json", "insight.json", "insight.npz", "inside.json",
+    "inside.npz", "exits.json", "exits.npz",
+)  # fmt: skip
+"""What a page shows of a run. None of them may be a link: it would show a file of the reader's own."""
 _TRIAL = {
     "method": str, "number": int, "state": str, "validation_error": (float, type(None)), "settings": {},
     "seconds": float,
@@ -135,7 +140,7 @@ class SweepRecord:
 
 def read_sweep(folder: Path) -> SweepRecord:
     """Read the folder of a sweep."""
-    return SweepRecord(folder.resolve().name, folder, read_json(folder / "sweep.json", SWEEP, REMEDY))
+    return SweepRecord(folder.resolve().name, folder, read_json(below(folder, "sweep.json"), SWEEP, REMEDY))
 
 
 def read_run(folder: Path) -> RunRecord:
@@ -143,6 +148,8 @@ def read_run(folder: Path) -> RunRecord:
     run = RunFolder(folder)
     if not run.exists:
         _ = run.config  # says what is missing
+    for name in FILES:
+        below(folder, name)
     return RunRecord(
         name=run.name,
         folder=folder,
@@ -159,10 +166,10 @@ def read_run(folder: Path) -> RunRecord:
 
 def read_comparison(folder: Path) -> Comparison:
     """Read the folder of a comparison."""
-    table = read_json(folder / "comparison.json", COMPARISON, "expected what deepsup compare wrote")
+    table = read_json(below(folder, "comparison.json"), COMPARISON, "expected what deepsup compare wrote")
     runs = {}
     for method in table["methods"]:
-        folders = [folder / name for name in table["methods"][method].get("runs", [])]
+        folders = [below(folder, name) for name in table["methods"][method].get("runs", [])]
         runs[method] = [read_run(each) for each in folders if RunFolder(each).exists]
     return Comparison(folder.resolve().name, folder, table, runs)
 

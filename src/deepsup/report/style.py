@@ -15,6 +15,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from deepsup.io import disk_errors_named, file_name, printable, whole_file, write_whole
 from deepsup.report.names import FONTS, drawable_name, has_glyphs, shorten
 
 # Okabe and Ito's colours for colour-blind readers, without those too pale on white or black
@@ -63,6 +64,7 @@ class Drawing:
     def __exit__(self, *error: Any) -> None:
         for text in self.figure.findobj(Text):
             assert isinstance(text, Text)
+            text.set_text(printable(text.get_text()))  # of a stranger: XML has no control characters
             if text.get_gid() is None and not has_glyphs(text.get_text()):
                 self._name(text, text.get_text(), limit=80)
         self._context.__exit__(*error)
@@ -75,6 +77,7 @@ class Drawing:
         if turned:  # anchored at the axis: the name in the SVG may be shorter than the one in the layout
             above = axis.get_tick_params().get("labeltop", False)
             style |= {"rotation": 90, "rotation_mode": "anchor", "ha": "left" if above else "right", "va": "center"}
+        names = [printable(name) for name in names]
         axis.set_ticks(places, [drawable_name(name, limit) for name in names], **style)
         for text, name in zip(axis.get_ticklabels(), names, strict=True):
             self._name(text, name, limit)
@@ -97,16 +100,18 @@ class Drawing:
 
     def save(self, folder: Path) -> Path:
         """Write ``name.png`` and ``name.svg`` into ``folder``, on white; return the PNG's path."""
-        folder.mkdir(parents=True, exist_ok=True)
+        with disk_errors_named(folder):
+            folder.mkdir(parents=True, exist_ok=True)
         head, end, rest = self._drawn.partition(">")
         white = '<rect width="100%" height="100%" fill="white"/>'
-        (folder / f"{self.name}.svg").write_text(f"{XML}{head}{end}{white}{rest}", encoding="utf-8")
-        return self.save_png(folder / f"{self.name}.png")
+        name = file_name(self.name)
+        write_whole(folder / f"{name}.svg", f"{XML}{head}{end}{white}{rest}".encode())
+        return self.save_png(folder / f"{name}.png")
 
     def save_png(self, path: Path) -> Path:
         """Write only the PNG, on white; return its path."""
-        with mpl.rc_context(_LOOK):
-            self.figure.savefig(path, dpi=150, facecolor="white")
+        with mpl.rc_context(_LOOK), whole_file(path) as file:
+            self.figure.savefig(file, format="png", dpi=150, facecolor="white")
         return path
 
     @cached_property

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from deepsup.errors import RunError
-from deepsup.files import write_whole
-from deepsup.reading import faults_named
+from deepsup.io import faults_named, write_whole
 from deepsup.report.comparison_page import comparison_lead, comparison_sections, comparison_title
 from deepsup.report.labels import labelled, unique_names
 from deepsup.report.method_figures import draw_sizes
@@ -30,11 +29,7 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
     with faults_named(" and ".join(map(str, paths)), RunError, "expected records that deepsup wrote; inspect it again"):
         sections, page = drawn(paths)
     out = out or paths[0] / "report.html"
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        save_drawings(sections, out.parent / "plots")
-    except OSError as error:
-        raise RunError(f"cannot write {out.parent}: {error.strerror}; give another file, --out FILE") from error
+    save_drawings(sections, out.parent)
     write_whole(out, page.encode())
     return out
 

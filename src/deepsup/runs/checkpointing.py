@@ -6,6 +6,7 @@ from typing import Any
 
 from deepsup.config import Config
 from deepsup.errors import RunError
+from deepsup.io import below
 from deepsup.runs.begin import FREE, MENDING, check_same
 from deepsup.runs.folder import RunFolder
 from deepsup.training import Callback, checkpoint
@@ -57,7 +58,7 @@ class Checkpointing(Callback):
 
     def restore(self, training: Training) -> None:
         """Restore the training from the newest checkpoint, if there is one; it must fit the config and the data."""
-        newest = checkpoint.newest_sound(self.run.checkpoints)
+        newest = checkpoint.newest_sound(below(self.run.folder, self.run.checkpoints.name))
         if newest is not None:
             self.restore_from(training, *newest)
 

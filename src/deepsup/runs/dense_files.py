@@ -13,8 +13,8 @@ from deepsup.data.images import open_image
 from deepsup.data.palette import palette
 from deepsup.data.scenes import EDGES
 from deepsup.errors import DataError
-from deepsup.files import disk_errors_named, whole_file
 from deepsup.insight import DenseMeasurement
+from deepsup.io import disk_errors_named, whole_file
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import Model
 
@@ -28,7 +28,7 @@ def write_scenes(
     shown = slice(min(SHOWN, len(images)))
     arrays = {f"said/{name}": said[shown].numpy() for name, said in measured.said.items()}
     arrays |= {"scenes": np.ascontiguousarray(images[shown]), "truth": measured.labels[shown].numpy()}
-    with whole_file(run.folder / "insight.npz") as part, part.open("wb") as file:
+    with whole_file(run.folder / "insight.npz") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
     found = {name: named_metrics(each, classes) for name, each in measured.scored.items()}
     run.write_json("insight.json", {"dense": found, "classes": list(classes)})
@@ -70,5 +70,5 @@ def write_mask(path: Path, classes: npt.NDArray[np.uint8], size: tuple[int, int]
 
     image = Image.fromarray(classes).resize(size, Image.Resampling.NEAREST)
     image.putpalette(palette().ravel().tolist())
-    with whole_file(path) as part:
-        image.save(part, format="PNG")
+    with whole_file(path) as file:
+        image.save(file, format="PNG")

@@ -13,6 +13,7 @@ import torch
 from deepsup.data import Part, read_image_files
 from deepsup.errors import DataError, RunError
 from deepsup.insight import Measurement, error_percent
+from deepsup.io import below
 from deepsup.runs.dense_files import named_metrics, predict_masks
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import Model, load_model
@@ -106,7 +107,7 @@ def predict(
         raise DataError("no image file given; expected at least one")
     model = load_model(run)
     if model.dense:
-        return predict_masks(model, files, run.folder / "predictions" if out is None else Path(out))
+        return predict_masks(model, files, below(run.folder, "predictions") if out is None else Path(out))
     if out is not None:
         raise RunError(f"{run.folder} predicts one label per image, so there is nothing to write; leave --out away")
     measured = model.measure(read_image_files([Path(file) for file in files], model.shape))

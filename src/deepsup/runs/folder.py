@@ -25,8 +25,20 @@ from typing import Any
 
 from deepsup.config import Config
 from deepsup.errors import RunError
-from deepsup.files import disk_errors_named, write_whole
-from deepsup.reading import MOST_JSON, check, decoded, faults_named, read_bounded, read_json, read_yaml
+from deepsup.io import (
+    MOST_JSON,
+    append_line,
+    check,
+    decoded,
+    disk_errors_named,
+    faults_named,
+    folder_below,
+    read_bounded,
+    read_json,
+    read_yaml,
+    remove,
+    write_whole,
+)
 
 _NUMBER = (float, type(None))
 RESULT = {
@@ -147,14 +159,13 @@ class RunFolder:
 
     def create(self, config: Config, environment: dict[str, Any]) -> None:
         """Make the folder with its config and environment."""
-        with disk_errors_named(self.folder):
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+        folder_below(self.folder, self.checkpoints.name)
         self.write_json("environment.json", environment)
         write_whole(self.folder / "config.yaml", config.to_yaml().encode())
 
     def forget_divergence(self) -> None:
         """Mark the run as no longer diverged: it is resumed."""
-        (self.folder / "diverged.json").unlink(missing_ok=True)
+        remove(self.folder / "diverged.json")
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
         """Write one JSON file atomically."""
@@ -162,11 +173,7 @@ class RunFolder:
 
     def add_metrics(self, record: dict[str, Any]) -> None:
         """Add the record of one epoch."""
-        path = self.folder / "metrics.jsonl"
-        with disk_errors_named(path), path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self.folder / "metrics.jsonl", json.dumps(record))
 
     def keep_metrics(self, epochs: int) -> None:
         """Drop the records from epoch ``epochs`` on: a resumed run writes them again."""

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deepsup.files import whole_file
 from deepsup.insight import Measurement, layer_insight
+from deepsup.io import remove, whole_file
 from deepsup.runs.folder import RunFolder
 
 
@@ -26,9 +26,9 @@ def write_insight(
     """
     found = layer_insight(measured, classes) | dict(more or {})
     mistaken = images[[each["index"] for each in found["mistakes"]]]
-    with whole_file(run.folder / "insight.npz") as part, part.open("wb") as file:
+    with whole_file(run.folder / "insight.npz") as file:
         np.savez_compressed(file, allow_pickle=False, mistakes=np.ascontiguousarray(mistaken), **(arrays or {}))
     run.write_json("insight.json", found)
     for older in ("inside.json", "inside.npz"):
-        (run.folder / older).unlink(missing_ok=True)
+        remove(run.folder / older)
     return found

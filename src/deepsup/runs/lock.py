@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from deepsup.errors import RunError
-from deepsup.files import disk_errors_named
+from deepsup.io import disk_errors_named, open_to_change
 from deepsup.training.distributed import Processes
 
 try:
@@ -23,6 +24,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 NAME = ".lock"
+LONGEST = 1000
+"""Bytes of a lock file that are read."""
 logger = logging.getLogger("deepsup")
 
 
@@ -47,54 +50,67 @@ def owned(folder: Path, processes: Processes) -> Iterator[None]:
         if lock is not None:
             with suppress(OSError):
                 (folder / NAME).unlink(missing_ok=True)
-            os.close(lock)
+            lock.close()
         if lock is not None and new:
             with suppress(OSError):
                 folder.rmdir()  # only if nothing was written
 
 
-def acquire(folder: Path) -> int:
+def acquire(folder: Path) -> IO[bytes]:
     """Return the open, locked file; refuse where another process has the lock."""
     path = folder / NAME
     with disk_errors_named(path):
         while True:
             folder.mkdir(parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            file = open_to_change(path)
             try:
                 lock(file, path)
-                if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
-                    os.truncate(file, 0)
-                    os.write(file, json.dumps({"pid": os.getpid(), "machine": platform.node()}).encode())
+                if is_here(file, path):
+                    file.truncate(0)
+                    file.write(json.dumps({"pid": os.getpid(), "machine": platform.node()}).encode())
+                    file.flush()
                     return file
             except BaseException:
-                os.close(file)
+                file.close()
                 raise
-            os.close(file)  # its owner removed it meanwhile: lock the new one
+            file.close()  # its owner removed it meanwhile: lock the new one
 
 
-def lock(file: int, path: Path) -> None:
+def is_here(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is the one at a path, and only there; one that has another name too loses this one."""
+    facts = os.fstat(file.fileno())
+    with suppress(FileNotFoundError):
+        here = os.path.samestat(facts, path.lstat())
+        if here and facts.st_nlink > 1:
+            path.unlink()
+            return False
+        return here
+    return False
+
+
+def lock(file: IO[bytes], path: Path) -> None:
     """Lock an open file without waiting."""
     try:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise LockedError(
-            f"{path.parent} is being trained by {owner(path)}; wait until that has ended, or choose another --out"
+            f"{path.parent} is being trained by {owner(file)}; wait until that has ended, or choose another --out"
         ) from None
     except OSError as error:  # some network file systems have no locks
         logger.warning("cannot lock %s (%s); make sure that no other process trains there", path, error.strerror)
 
 
-def owner(path: Path) -> str:
+def owner(file: IO[bytes]) -> str:
     """Return who wrote a lock file, in words."""
     for _ in range(50):  # between locking the file and writing a name into it, it is empty
-        with suppress(OSError):
-            if path.stat().st_size:
-                break
+        if os.fstat(file.fileno()).st_size:
+            break
         time.sleep(0.01)
     try:
-        who = json.loads(path.read_bytes())
+        file.seek(0)
+        who = json.loads(file.read(LONGEST))
         here = who["machine"] == platform.node()
         return f"process {int(who['pid'])}{'' if here else ' on ' + str(who['machine'])[:80]}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "another process"

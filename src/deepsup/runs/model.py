@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from deepsup.config import Config
 from deepsup.data.dataset import Images
 from deepsup.errors import RunError
-from deepsup.files import write_whole
 from deepsup.insight import DenseMeasurement, Measurement, measure, measure_dense
+from deepsup.io import check, decoded, faults_named, reason, size_of_regular, write_whole
 from deepsup.preprocess import Normalizer, to_tensor
-from deepsup.reading import check, decoded, faults_named, reason, size_of_regular
 from deepsup.runs.folder import RunFolder
 from deepsup.supervision import DeeplySupervised
 from deepsup.training.build import build_net

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import DataError
-from deepsup.files import write_whole
+from deepsup.io import write_whole
 from deepsup.preprocess import Normalizer, to_tensor
 from deepsup.pretrained import CARD, card_of, local_folder, make_folder, push
 from deepsup.runs.evaluate import predict

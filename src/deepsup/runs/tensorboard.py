@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import secrets
 import time
 from pathlib import Path
 from typing import Any
 
-from deepsup.files import disk_errors_named
+from deepsup.io import disk_errors_named
 from deepsup.training import Callback
 from deepsup.training.loop import Training
 
@@ -20,7 +21,7 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / f"events.out.tfevents.{int(time.time())}.{os.getpid()}"
+        self.path = folder / f"events.out.tfevents.{int(time.time())}.{os.getpid()}.{secrets.token_hex(4)}"
         self._file: Any = None
 
     def started(self, training: Training) -> None:
@@ -29,7 +30,7 @@ class TensorBoard(Callback):
             from tensorboard.compat.proto.event_pb2 import SessionLog
 
             with disk_errors_named(self.path):
-                self._file = self.path.open("wb", buffering=0)
+                self._file = self.path.open("xb", buffering=0)  # a name that is free
             start = SessionLog(status=SessionLog.START)
             self._write([{"file_version": "brain.Event:2"}, {"step": training.epoch, "session_log": start}])
 

@@ -13,7 +13,7 @@ import torch
 
 from deepsup.config import Config
 from deepsup.data import Dataset
-from deepsup.errors import ConfigError, DivergedError
+from deepsup.errors import ConfigError, DivergedError, WriteError
 from deepsup.insight import DenseMeasurement, Measurement
 from deepsup.networks import WhiteningConv2d, fit_whitening
 from deepsup.preprocess import fit, to_tensor
@@ -62,7 +62,7 @@ def train(
     run = Run(out if out is not None else Path("runs") / default_name(config or Config()))
     agreed = agreed_config(run, config, resume)
     if not ended(run, agreed):
-        with joined(agreed.run.device) as processes, owned(run.folder, processes):
+        with on_error_resume(), joined(agreed.run.device) as processes, owned(run.folder, processes):
             began, agreed = run.exists, agreed_config(run, config, resume)  # another process may have been here
             processes.any(False)  # all have read the folder before the first process writes to it
             if not ended(run, agreed):
@@ -71,6 +71,16 @@ def train(
                 with kept_memory() if keep_memory else nullcontext():
                     Trainer(agreed, run, processes).train(callbacks)
     return run
+
+
+@contextmanager
+def on_error_resume() -> Iterator[None]:
+    """Say, where a file cannot be written, that nothing is lost."""
+    try:
+        yield
+    except WriteError as error:
+        error.again = "continue with --resume"
+        raise
 
 
 def ended(run: RunFolder, config: Config) -> bool:

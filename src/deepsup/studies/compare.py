@@ -9,7 +9,7 @@ from typing import Any
 
 from deepsup.config import Config
 from deepsup.errors import ConfigError, TrainingError
-from deepsup.files import write_whole
+from deepsup.io import write_whole
 from deepsup.studies.engine import Engine
 from deepsup.studies.pool import pool
 from deepsup.studies.study import Method, Outcome, Watcher, check_one_rate, run_study

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from deepsup.config import Config
-from deepsup.errors import DivergedError
+from deepsup.errors import DivergedError, WriteError
+from deepsup.io import below
 from deepsup.runs.begin import check_same, with_whole_path
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.lock import LockedError
@@ -54,6 +55,9 @@ def pool(engine: Engine | int, folder: Path = Path()) -> Iterator[RunAll]:
         def run_all(jobs: Sequence[Job], ended: Callable[[Job, int], None]) -> list[dict[str, Any]]:
             """Run all jobs; call ``ended`` with each job that has ended and how many have."""
             results = {}
+            for job in jobs:
+                if job.folder.is_relative_to(folder):
+                    below(folder, *job.folder.relative_to(folder).parts)
             for count, (job, result) in enumerate(workers.stream(run_job, [whole(job) for job in jobs]), 1):
                 results[job.folder] = result
                 ended(job, count)
@@ -77,6 +81,9 @@ def run_job(job: Job, threads: int, keep_memory: bool = False) -> dict[str, Any]
         return train_quietly(job.config, job.folder, threads, keep_memory).result
     except DivergedError:
         return failure(run)
+    except WriteError as error:
+        error.again = "give the same command again"
+        raise
 
 
 def train_quietly(

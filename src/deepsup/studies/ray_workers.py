@@ -131,7 +131,7 @@ class DriverPlace:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             mark = folder / f".engine-{uuid4().hex}"
-            mark.touch()
+            mark.touch(exist_ok=False)
         except OSError as error:
             raise RunError(f"cannot write {folder}: {error.strerror}; choose another --out") from error
         return DriverPlace(Path.cwd(), mark, os.environ.get("DEEPSUP_DATA"))

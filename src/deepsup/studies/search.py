@@ -15,7 +15,7 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from deepsup.config import Config
-from deepsup.reading import check
+from deepsup.io import below, check
 from deepsup.runs.lock import LockedError, owned
 from deepsup.studies.space import Choice, Range, Space, contains, name_of_choice, own_value
 from deepsup.studies.study_storage import storage_named, storage_of
@@ -117,7 +117,7 @@ class Search:
         if owner is None:
             begun = trial.datetime_start or datetime.now()
             return time.time() - begun.timestamp() < UNOWNED
-        return owner != self.owner and is_owned(self.folder / ".drivers" / Path(owner).name)
+        return owner != self.owner and is_owned(below(self.folder, ".drivers", owner))
 
     def others(self) -> int:
         """Return how many trials other processes are training."""
@@ -131,7 +131,7 @@ class Search:
             if trial.number or contains(each, self.defaults[name]):  # the defaults may be outside of the space
                 suggest(trial, name, each)
         config = self.config.replace(**self.values(trial.params))
-        folder = self.folder / "trials" / f"{self.method}-{trial.number:04d}"
+        folder = below(self.folder, "trials", f"{self.method}-{trial.number:04d}")
         id_ = trial._trial_id
         return TrialTask(self.storage, self.name, self.method, id_, trial.number, config, folder, deadline)
 

@@ -17,7 +17,7 @@ from deepsup.config import PLACES, Config
 from deepsup.config.config import plain_types
 from deepsup.data import load_data
 from deepsup.errors import ConfigError, DeepsupError, nearest
-from deepsup.reading import faults_named, read_yaml
+from deepsup.io import faults_named, read_yaml
 from deepsup.training.build import build_net, build_objective
 
 COMPANIONS = frozenset(

@@ -14,7 +14,7 @@ from optuna.storages.journal import JournalFileBackend
 from sqlalchemy import make_url
 
 from deepsup.errors import ConfigError, DeepsupError
-from deepsup.reading import reason
+from deepsup.io import reason
 
 SECONDS = 30
 """How long to wait for a server, or for another process that writes to the same file."""

@@ -15,8 +15,9 @@ from uuid import uuid4
 
 from deepsup.config import Config
 from deepsup.errors import ConfigError, TrainingError
-from deepsup.files import write_whole
+from deepsup.io import below, write_whole
 from deepsup.runs.lock import owned
+from deepsup.runs.train import on_error_resume
 from deepsup.studies.compare import check_device
 from deepsup.studies.engine import Engine, Workers
 from deepsup.studies.space import COMPANIONS
@@ -62,11 +63,11 @@ def sweep(
     engine = engine or Engine()
     check_arguments(config, trials, budget, seeds)
     folder = Path(out)
-    with ExitStack() as stack:
+    with on_error_resume(), ExitStack() as stack:
         owner = f"{platform.node()}-{os.getpid()}-{uuid4().hex[:8]}"
-        with alone(folder / ".setup"):
+        with alone(below(folder, ".setup")):
             made = prepared(config, folder, None if space is None else Path(space), storage, resume)
-            stack.enter_context(owned(folder / ".drivers" / owner, Processes()))
+            stack.enter_context(owned(below(folder, ".drivers", owner), Processes()))
             searches = [search_of(method, made, folder, owner) for method in METHODS]
         check_device(made.config, engine)
         workers = stack.enter_context(engine.workers(folder))
@@ -85,7 +86,7 @@ def finished(run: Searching, made: Sweep, folder: Path, workers: Workers, limits
     others = sum(search.others() for search in searches)
     if others:
         return summarised(searches, made, limits) | {"others": others}
-    with alone(folder / ".final", seconds=3600):  # two processes may end at the same time
+    with alone(below(folder, ".final"), seconds=3600):  # two processes may end at the same time
         answer = summarised(searches, made, limits) | {"others": 0}
         add_finals(answer, made, folder, run.seeds, workers, run.watch)
         answer["seconds"] = round(time.time() - run.began, 1)

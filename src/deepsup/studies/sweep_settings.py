@@ -12,8 +12,7 @@ from uuid import uuid4
 
 from deepsup.config import Config
 from deepsup.errors import ConfigError, RunError
-from deepsup.files import write_whole
-from deepsup.reading import faults_named, read_json
+from deepsup.io import faults_named, read_json, write_whole
 from deepsup.runs.begin import with_whole_path
 from deepsup.runs.lock import LockedError, owned
 from deepsup.studies.space import Space, check_buildable, default_space, parsed, read_space

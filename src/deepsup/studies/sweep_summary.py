@@ -7,7 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from deepsup.config import Config
-from deepsup.files import write_whole
+from deepsup.io import below, write_whole
 from deepsup.studies.compare import paired
 from deepsup.studies.engine import Workers
 from deepsup.studies.pool import Job, run_job, whole
@@ -72,7 +72,7 @@ def final_runs(answer: dict[str, Any], made: Sweep, folder: Path, seeds: int) ->
         name = f"{method}-{each['number']:04d}"
         for seed in range(config.run.seed, config.run.seed + seeds):
             final = config.replace(seed=seed, tensorboard=False)
-            jobs.append(Job(method, name, final, folder / "final" / f"{name}-seed{seed}"))
+            jobs.append(Job(method, name, final, below(folder, "final", f"{name}-seed{seed}")))
     return jobs
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from deepsup.errors import RunError, SupervisionError, nearest
+from deepsup.io import file_named
 from deepsup.pretrained import SETTINGS, WEIGHTS, local_folder, make_folder, push, read_pretrained, write_pretrained
-from deepsup.reading import file_named
 from deepsup.supervision.auto import choose_companions
 from deepsup.supervision.companion_summary import summary_of
 from deepsup.supervision.companions import Companion, Head, largest_grid

@@ -17,8 +17,8 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.nn.parameter import is_lazy
 
 from deepsup.errors import DeepsupError, RunError, SupervisionError
+from deepsup.io import faults_named
 from deepsup.pretrained import SETTINGS, card_of, sizes_of
-from deepsup.reading import faults_named
 from deepsup.supervision.companions import Companion
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ SHAPE: dict[str, Any] = {
     "output_layer": _TEXT,
     "channels_last": bool,
 }  # fmt: skip
-"""What the settings hold; see ``reading.check``."""
+"""What the settings hold; see ``io.check``."""
 
 
 def packed(net: DeeplySupervised) -> tuple[dict[str, Any], dict[str, Tensor], str]:

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import RunError
-from deepsup.files import whole_file
-from deepsup.reading import reason, size_of_regular
+from deepsup.io import reason, remove, size_of_regular, whole_file
 
 logger = logging.getLogger("deepsup")
 FORMAT = 1
@@ -23,7 +22,7 @@ class DamagedCheckpointError(RunError):
 
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint: to a temporary file, synced, then renamed; a failed write is an error."""
-    with whole_file(path) as part, part.open("wb") as file:
+    with whole_file(path) as file:
         try:
             torch.save({"deepsup": FORMAT, **state}, file)
         except RuntimeError as error:  # torch wraps what the disk says
@@ -102,7 +101,5 @@ def all_steps(folder: Path) -> list[Path]:
 
 def keep_last(folder: Path, count: int) -> None:
     """Remove all but the last checkpoints, and what a crash left half-written."""
-    for path in all_steps(folder)[:-count]:
-        path.unlink(missing_ok=True)
-    for path in folder.glob(".*.part"):
-        path.unlink(missing_ok=True)
+    for path in [*all_steps(folder)[:-count], *folder.glob(".*.part")]:
+        remove(path)

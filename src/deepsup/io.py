@@ -1,22 +1,30 @@
-"""A file that may come from a stranger -> plain values within stated bounds, or one line that says what is wrong.
+"""Every file that this package reads from a stranger or writes: read within stated bounds, written whole or not at all.
 
-Every reader of this package goes through here: only regular files are opened, sizes are checked before memory is
-taken, the decoded structure is compared with the expected one, and whatever else fails names the file.
+Reading: only regular files are opened, sizes are checked before memory is taken, the decoded structure is compared with
+the expected one, and whatever else fails names the file.
+
+Writing: a file is complete at its path, or it is not there. No link is followed: not at the path, not at the temporary
+name, and not on the way from the folder that the user has named.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
+import secrets
+import shutil
 import stat
+import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
-from deepsup.errors import ConfigError, DeepsupError, RunError
+from deepsup.errors import ConfigError, DeepsupError, RunError, WriteError
 
 MOST_YAML = 2**16
 """Bytes of a YAML file: a config has about 2,000."""
@@ -24,6 +32,176 @@ MOST_JSON = 2**26
 """Bytes of a JSON file: the split of 800,000 images has about so many."""
 MOST_CONTAINERS = 2**18
 """Lists and objects in a JSON file: each takes 20 times the memory of the two characters that stand for it."""
+LONGEST_NAME = 150
+"""Bytes of a file name that is made from a name in another file."""
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file to write to; afterwards it is complete at ``path``, or ``path`` is as it was.
+
+    It is written under a random name that is free. A link or a FIFO at ``path`` is replaced, not followed.
+    """
+    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    with disk_errors_named(path):
+        try:
+            with part.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            move_whole(part, path)
+        finally:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def move_whole(source: Path, target: Path) -> None:
+    """Give a finished file its name on the same disk."""
+    source.replace(target)
+    sync(target.parent)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never half of it."""
+    with whole_file(path) as file:
+        file.write(content)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file, or make it; afterwards it is on the disk."""
+    with disk_errors_named(path), open_to_change(path) as file:
+        file.write(f"{line}\n".encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def open_to_change(path: Path) -> IO[bytes]:
+    """Open a regular file to read and to append to, or make it; refuse links, FIFOs and devices."""
+
+    def careful(name: str, flags: int) -> int:
+        # O_NONBLOCK: a FIFO would wait for its other end
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        file = os.open(name, flags, 0o666)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise WriteError(f"cannot write {path}: it is a FIFO, a socket or a device", "move it out of the way")
+        return file
+
+    return open(path, "a+b", opener=careful)
+
+
+def below(root: Path, *names: str) -> Path:
+    """Return a path below a folder; refuse names that lead elsewhere, and links on the way.
+
+    Names may come from a file, and the folder from a stranger: whatever is read or written there has to be in it.
+    """
+    path = root
+    for part in (part for name in names for part in name.split("/")):
+        if part in ("", ".", "..") or set(part) & set("\\:\0"):
+            raise RunError(f"{root} names a file or folder {part!r}; expected the name of one that is in it")
+        path = path / part
+        if path.is_symlink():
+            raise RunError(
+                f"{path} is a link, which may lead out of {root}; expected a file or folder of its own; remove the "
+                f"link, or put a copy in its place"
+            )
+    return path
+
+
+def folder_below(root: Path, *names: str) -> Path:
+    """Make a folder below another one, and return it; refuse links on the way."""
+    path = below(root, *names)
+    with disk_errors_named(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there; of a link, the link."""
+    with disk_errors_named(path):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def disk_errors_named(path: Path) -> Iterator[None]:
+    """Turn disk errors into one line that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        number = error_number(error, path)
+        why = _REASONS.get(number) or (os.strerror(number) if number else "the write failed")
+        raise WriteError(f"cannot write {path}: {why}", _REMEDIES.get(number, _CHECK)) from error
+
+
+_FREE = "earlier files are untouched; free some space"
+_CHECK = "check the folder and its permissions"
+_REASONS = {errno.ELOOP: "it is a link", errno.EISDIR: "it is a folder", errno.ENXIO: "it is a FIFO or a socket"}
+_REMEDIES = {
+    errno.ENOSPC: _FREE,
+    errno.EDQUOT: _FREE,
+    errno.ENOENT: "the folder is gone; bring it back, or go where it was moved",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    **dict.fromkeys((errno.ELOOP, errno.EISDIR, errno.EEXIST, errno.ENOTDIR, errno.ENXIO), "move it out of the way"),
+}
+
+
+def error_number(error: BaseException | None, path: Path) -> int:
+    """Return the number of the operating system's error behind an error, 0 if there is none.
+
+    torch reports a failed write in words of its own; then a disk without space is the cause to look for.
+    """
+    given = error
+    while error is not None:
+        if isinstance(error, OSError) and error.errno:
+            return error.errno
+        error = error.__cause__ or error.__context__
+    with suppress(OSError):
+        if given is not None and shutil.disk_usage(path.parent).free < 2**16:
+            return errno.ENOSPC
+    return 0
+
+
+def sync(path: Path) -> None:
+    """Flush a file or a folder to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def file_name(name: str) -> str:
+    r"""Return a name from a file as the name of a file: letters, digits and ``-_.`` only, not too long, no dot first.
+
+    >>> file_name("slice-lr"), file_name("slice-x/../../home")
+    ('slice-lr', 'slice-x-..-..-home-0288127b')
+    """
+    kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).lstrip(".")
+    kept = kept.encode()[:LONGEST_NAME].decode(errors="ignore")
+    if kept == name:
+        return name
+    return f"{kept}-{hashlib.blake2b(name.encode(errors='surrogatepass'), digest_size=4).hexdigest()}"
+
+
+_BIDI = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Characters that turn the direction of text around, so that it reads as something else, and two that end lines."""
+
+
+def printable(text: str) -> str:
+    r"""Return text of a stranger for a terminal or a page: control codes and the like are spelled out.
+
+    >>> printable("cat\x1b[2J")
+    'cat\\x1b[2J'
+    """
+    return "".join(
+        char if char in "\n\t" or not _is_control(char) else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
+    )
+
+
+def _is_control(char: str) -> bool:
+    """Whether a character acts on the text around it, or cannot be written in UTF-8 or XML."""
+    return unicodedata.category(char) in ("Cc", "Cs") or char in _BIDI or char in "\ufffe\uffff"
 
 
 @contextmanager

@@ -1,0 +1,155 @@
+"""What a stranger plants in a folder: nothing outside of it is written, read into a page, or removed."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from attacks import ATTACKS, HOSTILE, command, hostile_comparison, hostile_sweep, snapshot, stopped_run, touched
+
+from deepsup.errors import RunError, WriteError
+from deepsup.io import append_line, below, file_name, folder_below, printable, whole_file, write_whole
+
+
+@pytest.fixture(scope="module")
+def sound(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stopped_run(digits, tmp_path_factory.mktemp("sound"))
+
+
+QUICK = {
+    "link .lock": "train", "hard_link .lock": "train", "dangling .lock": "train", "fifo .lock": "train",
+    "folder .lock": "train", "link metrics.jsonl": "train", "hard_link metrics.jsonl": "train",
+    "folder metrics.jsonl": "train", "link report.html": "report", "link plots/losses.png": "report",
+    "dangling plots/losses.svg": "report", "hard_link plots/confusion.png": "report", "link exits.npz": "exits",
+    "link checkpoints/step-000000006.pt": "train", "folder checkpoints/.half.part": "train",
+    "linked folder plots": "report", "linked folder checkpoints": "train", "linked folder export": "export",
+    "fifo insight.json": "report", "folder environment.json": "train", "temporary names": "train", "events": "train",
+}  # fmt: skip
+"""One of each kind, with the verb that it is for; all of them with all verbs are slow."""
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_nothing_outside_is_touched(name: str, sound: Path, tmp_path: Path) -> None:
+    assert touched(sound, tmp_path, ATTACKS[name], (QUICK[name],)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ATTACKS)
+def test_nothing_outside_is_touched_by_any_verb(name: str, sound: Path, tmp_path: Path) -> None:
+    assert touched(sound, tmp_path, ATTACKS[name]) == []
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_from_a_file_become_safe_names_of_files(name: str, tmp_path: Path) -> None:
+    made = file_name(name)
+    assert Path(made).name == made
+    assert not made.startswith(".")
+    assert len(made.encode()) < 200
+    assert made.isprintable()
+    (tmp_path / f"{made}.svg").touch()
+    assert made != file_name(f"{name}2")
+
+
+def test_a_setting_of_a_sweep_cannot_lead_out_of_its_folder(tmp_path: Path) -> None:
+    """Its name becomes the name of a figure."""
+    for number, name in enumerate(HOSTILE):
+        outside, sweep = tmp_path / f"{number}" / "outside", tmp_path / f"{number}" / "stranger" / "sweep"
+        outside.mkdir(parents=True)
+        (sweep / "plots" / "slice-x").mkdir(parents=True)
+        (sweep / "sweep.json").write_bytes(hostile_sweep(name))
+        done = command("report", sweep)
+        assert done.code == 0, done.said
+        assert snapshot(outside) == {}
+        assert {path.name for path in (tmp_path / f"{number}").iterdir()} == {"outside", "stranger"}
+        assert [path.name for path in (tmp_path / f"{number}" / "stranger").iterdir()] == ["sweep"]
+        figures = list((sweep / "plots").glob("slice-*.svg"))
+        assert len(figures) == 4
+        for figure in figures:
+            ElementTree.parse(figure)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/home/me", "a/../../secret", "..", "", "a\0b", "linked", "./secret"])
+def test_a_comparison_names_only_runs_in_its_folder(name: str, sound: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "comparison"
+    folder.mkdir()
+    (folder / "linked").symlink_to(sound)
+    (folder / "comparison.json").write_bytes(hostile_comparison(name))
+    done = command("report", folder)
+    assert done.code == 2
+    assert done.said.startswith("deepsup: ")
+    assert str(folder) in done.said
+    assert not (folder / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "environment.json", "insight.npz", "metrics.jsonl"])
+def test_a_page_shows_nothing_from_outside(name: str, sound: Path, tmp_path: Path) -> None:
+    """A link to a file of mine must not bring it into a page that I may hand on."""
+    run, mine = tmp_path / "run", tmp_path / "mine"
+    shutil.copytree(sound, run)
+    (run / name).rename(mine)
+    (run / name).symlink_to(mine)
+    done = command("report", run)
+    assert done.code == 2
+    assert f"{run / name} is a link" in done.said
+
+
+def test_hostile_names_on_a_page(sound: Path, tmp_path: Path) -> None:
+    """Control and bidirectional characters are spelled out; the page is UTF-8, and its figures are XML."""
+    run = Path(shutil.copytree(sound, tmp_path / "run"))
+    names = [f"{name}{number}" for number, name in enumerate(("\x1b[2J", "\u202egnp", "\udc80", "a\0\ufffe", "\u200f"))]
+    insight = json.loads((run / "insight.json").read_text())
+    insight["classes"][: len(names)] = names
+    for each in insight["mistakes"]:
+        each["label"], each["said"] = names[0], names[2]
+    (run / "insight.json").write_text(json.dumps(insight))
+    lines = (run / "metrics.jsonl").read_text().replace("conv1", "conv\\u0007\\u202e\\udc80")
+    (run / "metrics.jsonl").write_text(lines)
+    assert command("report", run).code == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "\\x1b[2J" in page
+    assert "\\u202egnp" in page
+    assert [char for char in page if printable(char) != char] == []
+    for figure in (run / "plots").glob("*.svg"):
+        ElementTree.parse(figure)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    write_whole(tmp_path / "a", b"old")
+    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "a") as file:
+        file.write(b"new" if file.write(b"half") > 9 else bytes(1 // 0))
+    assert snapshot(tmp_path).keys() == {"a"}
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o666 & ~mask()
+
+
+def mask() -> int:
+    os.umask(before := os.umask(0))
+    return before
+
+
+def test_what_is_no_regular_file_is_not_added_to(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to(tmp_path / "new")
+    (tmp_path / "folder").mkdir()
+    for name, said in (("fifo", "it is a FIFO"), ("link", "it is a link; move"), ("folder", "it is a folder; move")):
+        with pytest.raises(WriteError, match=f"cannot write .*/{name}: {said}.*, then try again"):
+            append_line(tmp_path / name, "x")
+    assert not (tmp_path / "new").exists()
+    append_line(tmp_path / "file", "x")
+    append_line(tmp_path / "file", "y")
+    assert (tmp_path / "file").read_text() == "x\ny\n"
+
+
+def test_a_folder_below_another(tmp_path: Path) -> None:
+    assert folder_below(tmp_path, "a", "b") == tmp_path / "a" / "b"
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    with pytest.raises(RunError, match=r"link is a link, which may lead out of .*; remove the link"):
+        folder_below(tmp_path, "link", "c")
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError, match=r"file: File exists; move it out of the way"):
+        folder_below(tmp_path, "file")
+    linked = tmp_path / "mine"
+    linked.symlink_to(tmp_path / "a")  # the user's own way to the folder may be a link
+    assert below(linked, "b") == linked / "b"
