@@ -29,7 +29,7 @@ ROWS = [
     ["runs"],
     ["adapters", "bench", "estimator", "exporting", "report", "studies"],
     ["exits", "probing"],
-    ["paper"],
+    ["demo", "paper"],
     ["cli"],
     ["__init__", "__main__"],
 ]

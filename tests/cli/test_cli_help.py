@@ -19,7 +19,7 @@ from deepsup.recipes import quick
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {each.name: each for group in GROUPS.values() for each in settings_of(group) if each.name != "phases"}
-VERBS = ["train", "compare", "evaluate", "predict", "sweep", "report", "inspect", "export", "data list",
+VERBS = ["train", "compare", "evaluate", "predict", "sweep", "report", "inspect", "demo", "export", "data list",
          "data get", "data check", "networks", "reproduce", "bench", "harm", "exits", "doctor"]  # fmt: skip
 
 

@@ -5,6 +5,7 @@
 from deepsup.cli import run_commands as run_commands
 from deepsup.cli import sweep_commands as sweep_commands
 from deepsup.cli import insight_commands as insight_commands
+from deepsup.cli import demo_commands as demo_commands
 from deepsup.cli import export_commands as export_commands
 from deepsup.cli import data_commands as data_commands
 from deepsup.cli import network_commands as network_commands

@@ -234,6 +234,8 @@ class RunSettings(Settings):
     """write TensorBoard events if the package tensorboard is installed"""
     keep: Positive = 2
     """number of checkpoints to keep"""
+    snapshots: Natural = 0
+    """number of epochs whose weights deepsup demo can show, the last one among them; 0 is off"""
 
 
 GROUPS: dict[str, type[Settings]] = {

@@ -54,24 +54,32 @@ def pack_onnx(program: Program, about: Mapping[str, str]) -> bytes:
     """Return an ONNX model that the checker of onnx has passed."""
     import onnx
 
-    traced = program.traced()
-    axes = tuple({0: "batch"} if batched else None for batched in program.batched)
-    try:
-        with quiet():
-            converted: Any = torch.onnx.export(
-                traced, dynamo=True, verbose=False, input_names=program.inputs, dynamic_shapes=axes
-            )
-    except Exception as error:  # private classes of torch, and what its converters raise
-        raise ExportError(unconverted(error)) from error
-    name_outputs(converted.model.graph, program.outputs)
-    converted.model.metadata_props.update(about)
-    model = converted.model_proto
+    model = onnx_model(program, about)
     try:
         content: bytes = model.SerializeToString()
     except ValueError as error:
         raise ExportError("the model has more than 2 GiB, the most that one ONNX file holds; use --to pt2") from error
     onnx.checker.check_model(model, full_check=True)
     return content
+
+
+def onnx_model(program: Program, about: Mapping[str, str], optimize: bool = True) -> Any:
+    """Return the ONNX model of a program.
+
+    optimize: let torch fuse operations; without it every weight keeps the name that it has in the state_dict.
+    """
+    traced = program.traced()
+    axes = tuple({0: "batch"} if batched else None for batched in program.batched)
+    try:
+        with quiet():
+            converted: Any = torch.onnx.export(
+                traced, dynamo=True, verbose=False, input_names=program.inputs, dynamic_shapes=axes, optimize=optimize
+            )
+    except Exception as error:  # private classes of torch, and what its converters raise
+        raise ExportError(unconverted(error)) from error
+    name_outputs(converted.model.graph, program.outputs)
+    converted.model.metadata_props.update(about)
+    return converted.model_proto
 
 
 def name_outputs(graph: Any, names: Sequence[str]) -> None:

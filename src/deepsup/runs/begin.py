@@ -12,7 +12,7 @@ from deepsup.errors import RunError
 from deepsup.runs.folder import RunFolder
 
 # what may change when a run is resumed: nothing that its results depend on
-FREE = frozenset({"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep"})
+FREE = frozenset({"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep", "snapshots"})
 # what may also change after a divergence; the change is recorded
 MENDING = frozenset({"lr", "head_lr", "alpha"})
 

@@ -9,6 +9,7 @@ insight.json, .npz  what the layers know about the test images: confusion, mista
 exits.json, .npz    after deepsup exits: thresholds of its early exits, what was measured, images that leave at each
 diverged.json       how training diverged, until the run is resumed; changes.json: with which lr or alpha it was resumed
 checkpoints/        the checkpoints for --resume
+snapshots/          the weights after some epochs, float16, with --snapshots
 .lock               while a process trains: which one
 model.safetensors   the trained net with everything that prediction needs
 """
@@ -146,6 +147,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """The folder of checkpoints."""
         return self.folder / "checkpoints"
+
+    @property
+    def snapshots(self) -> Path:
+        """The folder of snapshots of the weights."""
+        return self.folder / "snapshots"
 
     @property
     def model(self) -> Path:

@@ -28,6 +28,7 @@ from deepsup.runs.measuring import Measuring
 from deepsup.runs.model import save_model
 from deepsup.runs.run import Run
 from deepsup.runs.run_data import data_to_train, digest, whitening_images
+from deepsup.runs.snapshots import Snapshots
 from deepsup.runs.starting_weights import start_trunk
 from deepsup.runs.stop import StopOnSignal
 from deepsup.runs.tensorboard import TensorBoard
@@ -127,6 +128,8 @@ class Trainer:
         with self.divergence_recorded(), StopOnSignal() as stop, closing(TensorBoard(self.run.folder)) as events:
             files: list[Callback] = [MetricsFile(self.run)] if first else []
             files += [events] if first and self.config.run.tensorboard else []
+            kept = self.config.run.snapshots
+            files += [Snapshots(self.run, kept, self.config.total_epochs)] if first and kept else []
             # an epoch is measured, then recorded, then saved: a crash in between is repaired when the run is resumed
             self.training.train([self.measuring, *files, *callbacks, self.checkpointing, stop])
         if self.training.stop_requested:
