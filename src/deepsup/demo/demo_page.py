@@ -19,8 +19,8 @@ from deepsup.demo.demo_images import is_ink, measured_on, strip_of, tested_part
 from deepsup.demo.demo_nets import DemoNet, demo_net
 from deepsup.demo.number_packing import FLOAT, fewest_bits, packed_weights, restored_weight
 from deepsup.errors import DeepsupError, RunError
-from deepsup.files import write_whole
 from deepsup.insight import error_percent, measure
+from deepsup.io import write_whole
 from deepsup.preprocess import to_tensor
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.run import Preprocess

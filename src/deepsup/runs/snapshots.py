@@ -11,8 +11,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from deepsup.errors import RunError
-from deepsup.files import disk_errors_named, write_whole
-from deepsup.reading import reason, size_of_regular
+from deepsup.io import disk_errors_named, reason, size_of_regular, write_whole
 from deepsup.runs.folder import RunFolder
 from deepsup.training import Callback
 from deepsup.training.loop import Training
