@@ -135,3 +135,71 @@ def test_a_sequence_before_the_batch_is_refused(model: nn.Module, why: str) -> N
 def test_a_last_map_of_one_pixel_is_the_outputs() -> None:
     model = nn.Sequential(Step(2), Step(2), Step(2), nn.Flatten(), nn.Linear(2, CLASSES))
     assert auto(model, torch.zeros(1, 2, 8, 8)) == ("0", "1")  # 4 x 4, 2 x 2, then 1 x 1
+
+
+def stack(depth: int, width: int = 8, functional: bool = False) -> nn.Module:
+    """Plain convolutions in two stages of ``depth`` layers each, with or without ReLU as modules."""
+
+    class Stack(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convs = nn.ModuleList(nn.Conv2d(2 if not i else width, width, 3, 1, 1) for i in range(2 * depth))
+            self.fc = nn.Linear(width, CLASSES)
+
+        def forward(self, x: Tensor) -> Tensor:
+            for index, conv in enumerate(self.convs):
+                x = conv(x).relu()
+                x = nn.functional.max_pool2d(x, 2) if index == depth - 1 else x
+            return self.fc(x.mean((2, 3)))
+
+    if functional:
+        return Stack()
+    layers: list[nn.Module] = []
+    for index in range(2 * depth):
+        layers += [nn.Conv2d(2 if not index else width, width, 3, padding=1), nn.ReLU(inplace=index % 2 == 0)]
+        layers += [nn.MaxPool2d(2)] if index == depth - 1 else []
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, CLASSES))
+
+
+def test_no_more_than_three_layers_of_a_plain_net_without_a_companion() -> None:
+    """By hand: stages of 3 are left alone, of 4 are cut after 2, of 7 after 2 and 5; ReLU i is layer 2 i + 1."""
+    x = torch.zeros(1, 2, 16, 16)
+    assert auto(stack(3), x) == ("5",)
+    assert auto(stack(4), x) == ("3", "7", "12")
+    assert auto(stack(7), x) == ("3", "9", "13", "18", "24")
+    torch.manual_seed(0)
+    assert auto(stack(4, functional=True), torch.randn(1, 2, 16, 16)) == ("convs.1", "convs.3", "convs.5")
+
+
+def test_norm_layers_and_skip_connections_need_no_more_companions() -> None:
+    layers = [layer for _ in range(8) for layer in (nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())]
+    net = nn.Sequential(
+        nn.Conv2d(2, 4, 1), *layers, nn.MaxPool2d(2), nn.Conv2d(4, 4, 1), nn.Flatten(), nn.Linear(256, CLASSES)
+    )
+    assert auto(net, torch.zeros(1, 2, 16, 16)) == ("24",)
+
+    class Skips(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convs = nn.ModuleList(nn.Conv2d(2 if not i else 4, 4, 3, padding=1) for i in range(9))
+            self.fc = nn.Linear(4, CLASSES)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.convs[0](x)
+            for conv in self.convs[1:8]:
+                x = x + conv(x.relu())
+            return self.fc(self.convs[8](nn.functional.max_pool2d(x, 2)).mean((2, 3)))
+
+    torch.manual_seed(0)
+    assert auto(Skips(), torch.randn(1, 2, 16, 16)) == ("convs.7",)
+
+
+def test_a_deep_mlp_without_norm_layers_has_a_companion_after_three_layers() -> None:
+    def perceptron(depth: int, *norm: nn.Module) -> nn.Module:
+        hidden = [layer for _ in range(depth - 1) for layer in (nn.Linear(8, 8), *norm, nn.ReLU())]
+        return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), *hidden, nn.Linear(8, CLASSES))
+
+    x = torch.zeros(1, 4)
+    assert auto(perceptron(9), x) == ("5", "11")  # thirds, as before
+    assert auto(perceptron(12), x) == ("5", "11", "17")
+    assert len(auto(perceptron(12, nn.LayerNorm(8)), x)) == 2

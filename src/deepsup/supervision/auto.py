@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import ceil, prod
 
+import torch
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError
 from deepsup.supervision.companions import Companion
+from deepsup.supervision.inspection import norm_layers
 from deepsup.supervision.layout import image_of, layout_of, positions, readings
 from deepsup.supervision.taps import describe
 from deepsup.supervision.trace import Call, Trace, shares_memory
@@ -18,6 +20,8 @@ EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 SEQUENCE_FIRST = (nn.RNNBase, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)  # unless batch_first=True
 NORMS = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm", "torch.nn.modules.normalization")
 DROPOUTS = "torch.nn.modules.dropout"
+STRETCH = 3
+"""So many layers with weights may follow one another without a companion, if nothing else keeps their gradient up."""
 
 
 def choose_companions(model: nn.Module, seen: Trace, companion: Companion) -> dict[str, Companion]:
@@ -31,10 +35,12 @@ def choose_taps(model: nn.Module, seen: Trace) -> list[str]:
     """Return the names of the layers to tap.
 
     1. Of a dense model: the stages of its decoder, which are the last layers of each resolution after the coarsest.
-    2. Of a net with maps: the last layer of each resolution, except the last resolution, which is the output's.
+    2. Of a net with maps: the last layer of each resolution, except the last resolution, which is the output's. Without
+       norm layers and skip connections also layers in between, one after at most three convolutions.
     3. Of a net with one resolution or none (a transformer, an LSTM, an MLP), or with a few convolutions before a
        larger stack of layers on sequences: its main blocks (``main_blocks``), at the ends of the first and the second
-       third, or, if they shorten the sequence, the last block of each length. Never the last block, which comes right
+       third, or, if they shorten the sequence, the last block of each length; of a deep MLP without norm layers one
+       after at most three layers. Never the last block, which comes right
        before the output, unless it is the only one. After a single linear layer or convolution, its activation.
 
     Raise an error if there is nothing like this, or if the main blocks cannot be tapped.
@@ -49,7 +55,7 @@ def choose_taps(model: nn.Module, seen: Trace) -> list[str]:
         blocks = main_blocks(model, seen)
         stages = map_stages(blocks, ends)
         own = block_ends(blocks, calls, seen) if all(call in tappable for call in blocks) else []
-        taps = own if not stages or (own and follow(blocks, stages, seen)) else stages
+        taps = own if not stages or (own and follow(blocks, stages, seen)) else between(stages, ends, calls, seen)
     if not taps:
         raise SupervisionError(nothing_found(model, tappable, seen))
     return taps
@@ -260,6 +266,45 @@ def map_stages(blocks: list[Call], ends: dict[tuple[int, ...], str]) -> list[str
     return names if more else names[:-1]
 
 
+def between(stages: list[str], ends: dict[tuple[int, ...], str], calls: list[Call], seen: Trace) -> list[str]:
+    """Return the ends of the stages, and layers within long plain stages if the model has no norm layers."""
+    if norm_layers(seen):
+        return stages
+    order = {call.name: index for index, call in enumerate(seen.calls)}
+    starts = [-1, *(order[name] for name in ends.values())]
+    taps = set(stages)
+    for start, end in pairwise(starts):
+        layers = [call for call in calls if start < order[call.name] <= end and not is_block(call.layer)]
+        layers = [call for call in layers if weights(call.layer) and resolution(call.output, seen)]
+        if all(leads_to(a, b, seen) for a, b in pairwise(layers)):
+            taps.update(after_activation(layers[cut - 1], calls, seen) for cut in cuts(len(layers), 1))
+    return sorted(taps, key=order.__getitem__)
+
+
+def cuts(layers: int, least: int) -> list[int]:
+    """Return after which layers to cut a stack into equal parts of at most ``STRETCH`` layers, ``least`` or more parts.
+
+    >>> cuts(3, 1), cuts(4, 1), cuts(7, 1), cuts(6, 3)
+    ([], [2], [2, 5], [2, 4])
+    """
+    parts = max(ceil(layers / STRETCH), least)
+    return [round(layers * part / parts) for part in range(1, parts)]
+
+
+def leads_to(a: Call, b: Call, seen: Trace) -> bool:
+    """Whether b gets the output of a, through nothing but layers without weights and ReLU: no skip, no branch."""
+    makers = {id(call.output): call for call in seen.calls if call.given is not call.output}
+    given = b.given
+    while given is not a.output:
+        if isinstance(given, Tensor) and given.shape == a.output.shape and torch.equal(given, a.output.relu()):
+            return True
+        maker = makers.get(id(given))
+        if maker is None or weights(maker.layer):
+            return False
+        given = maker.given
+    return True
+
+
 def follow(blocks: list[Call], stages: list[str], seen: Trace) -> bool:
     """Whether the blocks return sequences (not maps or vectors) and end after all these layers."""
     names = [call.name for call in seen.calls]
@@ -271,9 +316,16 @@ def block_ends(blocks: list[Call], calls: list[Call], seen: Trace) -> list[str]:
     """Return the last block of each length except the last one; with one length only, those that end a third."""
     ends = list({length(call, seen): call for call in blocks}.values())[:-1]
     if not ends:
-        thirds = sorted({ceil(len(blocks) * third / 3) - 1 for third in (1, 2)})
-        ends = [blocks[end] for end in thirds if 0 <= end < max(len(blocks) - 1, 1)]
+        ends = [blocks[end] for end in ends_of_parts(blocks, seen) if 0 <= end < max(len(blocks) - 1, 1)]
     return [after_activation(call, calls, seen) for call in ends]
+
+
+def ends_of_parts(blocks: list[Call], seen: Trace) -> list[int]:
+    """Return the places of the blocks that end a third; of a deep stack of layers without norms, a shorter part."""
+    bare = not norm_layers(seen) and not any(is_block(call.layer) for call in blocks)
+    if bare and len(blocks) > 3 * STRETCH and all(leads_to(a, b, seen) for a, b in pairwise(blocks)):
+        return [cut - 1 for cut in cuts(len(blocks), 3)]
+    return sorted({ceil(len(blocks) * third / 3) - 1 for third in (1, 2)})
 
 
 def length(call: Call, seen: Trace) -> tuple[int, ...]:
