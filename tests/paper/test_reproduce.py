@@ -343,7 +343,7 @@ def test_when_sets_every_net_beside_itself_without_companions() -> None:
                 assert supervised == bare.replace(taps=supervised.supervision.taps, **kind)
             else:
                 assert supervised.replace(taps=("none",)) == bare
-                assert Config().supervision == supervised.supervision  # the library's own companions
+                assert Config(taps=("auto",)).supervision == supervised.supervision  # as a net of one's own has them
             assert supervised.run.epochs * supervised.data.train_size == 400 * supervised.run.batch_size
             assert supervised.network.options["depth"] == ours.depth
 

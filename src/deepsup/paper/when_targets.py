@@ -43,13 +43,13 @@ def when(_preset: str) -> Plan:
 
 
 def pair(depth: int, norm: str, optimizer: str, size: int) -> tuple[Row, ...]:
-    """Return one net with the default companions and without; if it has no norm layers, also with others.
+    """Return one net with the default companions, as a net of a user's own gets them, and without.
 
-    Flat ones at all sizes, and those that the paper prints at the size of the rows over depth.
+    If it has no norm layers, also with flat ones and, at the size of the rows over depth, with those the paper prints.
     """
     options = {"depth": depth, "widths": WIDTHS, "norm": norm, "init": "he"}
     config = NET.replace(network_options=options, optimizer=optimizer, train_size=size, epochs=STEPS * BATCH // size)
-    configs = {(WITH, ""): config, (WITHOUT, ""): config.replace(taps=("none",))}
+    configs = {(WITH, ""): config.replace(taps=("auto",)), (WITHOUT, ""): config.replace(taps=("none",))}
     if norm == "none":
         configs[WITH, "flat"] = config.replace(**FLAT_COMPANIONS)
         if size == SIZE:
