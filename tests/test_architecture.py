@@ -6,8 +6,6 @@ import inspect
 import pkgutil
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -60,29 +58,6 @@ def upstream_only(room: str, imported: set[str]) -> set[str]:
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
 def test_imports_point_upstream(path: Path) -> None:
     assert upstream_only(room_of(path), imported_rooms(path.read_text())) == set()
-
-
-def names_twice(names: Iterable[str]) -> set[str]:
-    """Return the names that occur more than once."""
-    return {name for name, count in Counter(names).items() if count > 1}
-
-
-def test_no_two_modules_share_a_name() -> None:
-    """A room's main module may have the room's own name."""
-    found = [path for path in SOURCE.rglob("*.py") if not path.stem.startswith("__")]
-    modules = [path.stem for path in found if path.stem != path.parent.name]
-    packages = [path.parent.name for path in SOURCE.rglob("__init__.py")]
-    assert names_twice([*modules, *packages]) == set()
-
-
-def test_no_two_classes_share_a_name() -> None:
-    trees = [ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")]
-    classes = [node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    assert names_twice(classes) == set()
-
-
-def test_the_name_test_can_fail() -> None:
-    assert names_twice(["maps", "record", "maps"]) == {"maps"}
 
 
 def drawn_order(page: str) -> list[list[str]]:
