@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup run test bench docs soak
+.PHONY: setup run test test-slow bench docs soak
 
 setup: .venv/.done
 
@@ -17,8 +17,11 @@ run: setup
 test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/mypy --num-workers 2
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+test-slow: setup
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
 
 bench: setup
 	$(BIN)/deepsup bench
