@@ -14,14 +14,34 @@ def record() -> dict:
     return json.loads(RECORD.read_text())
 
 
-def test_every_fault_was_tried_often_and_nothing_was_lost(record: dict) -> None:
+def complaints(record: dict) -> set[str]:
+    """Return the faults whose lines do not support the page: lost something, tried too seldom, too slow, not run."""
     lines = record["lines"]
-    assert list(lines) == FAULTS
-    assert [name for name, line in lines.items() if line.get("lost")] == []
-    assert all(line["commit"] and not line["commit"].endswith("+") for line in lines.values())
-    assert all(lines[name]["tries"] >= least for name, least in LEAST.items())
-    assert sum(line["tries"] for name, line in lines.items() if name.startswith("damaged")) >= 100_000
-    assert max(line["worst_seconds"] for name, line in lines.items() if name.startswith("damaged")) < 5
+    damaged = {name: line for name, line in lines.items() if name.startswith("damaged")}
+    found = {name for name, line in lines.items() if line.get("lost", 1) or line["commit"].endswith("+")}
+    found |= {name for name, least in LEAST.items() if lines.get(name, {}).get("tries", 0) < least}
+    found |= {name for name, line in damaged.items() if line["worst_seconds"] >= 5}
+    found |= {"damaged"} if sum(line["tries"] for line in damaged.values()) < 100_000 else set()
+    return found | set(FAULTS) ^ set(lines)
+
+
+def test_every_fault_was_tried_often_and_nothing_was_lost(record: dict) -> None:
+    assert complaints(record) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("full_disk", {"lost": 1}),
+        ("killed", {"tries": 99}),
+        ("damaged masks", {"worst_seconds": 5.0}),
+        ("damaged masks", {"commit": "661a3ab+"}),
+    ],
+)
+def test_a_record_that_lost_something_is_seen(record: dict, name: str, change: dict) -> None:
+    lines = record["lines"]
+    assert complaints({"lines": lines | {name: lines[name] | change}}) == {name}
+    assert complaints({"lines": {each: line for each, line in lines.items() if each != name}}) == {name}
 
 
 def test_the_table_in_the_docs_is_that_of_the_record(record: dict) -> None:

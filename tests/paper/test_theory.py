@@ -183,9 +183,9 @@ def test_below_these_layers_gamma_is_met(sign: float, wide: bool) -> None:
 
 
 def test_study_is_quick_plain_and_repeatable(tmp_path: Path) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     record = study("smoke")
-    assert time.perf_counter() - start < 10  # two seconds where nothing else runs
+    assert time.process_time() - start < 10
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert study("smoke") == record
     assert {row["verdict"] for row in record["rows"]} == {"holds", "does not hold"}
