@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,15 @@ import torch
 
 from deepsup.bench import answer as answers
 from deepsup.bench import companion_cost as companions
-from deepsup.bench import growth, limits, loops, packages
+from deepsup.bench import data_speed, growth, limits, loops, packages
 from deepsup.bench import suite as bench_module
-from deepsup.bench.data_speed import STEPS, first, in_new_process, measure_streams, stand_in
+from deepsup.bench.data_speed import stand_in
 from deepsup.bench.loops import OTHERS, Task, measure_loops, ours
 from deepsup.bench.suite import FULL, QUICK, Amount, Bench
 from deepsup.bench.timing import ratio, take_turns
 from deepsup.cli import main
 from deepsup.data import Dataset
+from deepsup.runs.folder import RunFolder
 
 ROOT = Path(__file__).parent.parent.parent
 PROMISED = [
@@ -129,13 +131,32 @@ def test_the_library_imports_no_rival():
 # The parts
 
 
-def test_companions_and_taps():
+def told_seconds(monkeypatch: pytest.MonkeyPatch, module: ModuleType, **seconds: float) -> list[str]:
+    """Let every turn of a module be taken once, with seconds of our own; return the names of the turns."""
+    taken: list[str] = []
+
+    def turns(given: dict[str, Any], *_: int, **__: int) -> dict[str, list[float]]:
+        for name, turn in given.items():
+            turn()
+            taken.append(name)
+        return {name: [seconds[name]] for name in given}
+
+    monkeypatch.setattr(module, "take_turns", turns)
+    return taken
+
+
+def one(value: float) -> Any:
+    return pytest.approx((value, value, value))
+
+
+def test_companions_and_taps(monkeypatch):
+    told = {"plain": 2.0, "default": 1.0, "supervised": 3.0, "pooled_supervised": 5.0, "gated": 7.0, "stripped": 9.0}
+    taken = told_seconds(monkeypatch, companions, **told)
     found = companions.measure_companions("cnn", 4, 2)
-    assert list(found) == PROMISED[3:8]
-    assert all(0.1 < each.low <= each.median <= each.high < 10 for each in found.values())
-    by_taps = growth.measure_taps("cnn", 4, 1)
-    assert list(by_taps) == ["0", "1", "2"]
-    assert by_taps["0"].median == 1
+    assert taken == ["plain", "default", "supervised", "pooled_supervised", "gated", "plain", "stripped"]
+    assert found == dict(zip(PROMISED[3:8], map(one, (0.5, 1.5, 2.5, 3.5, 4.5)), strict=True))
+    told_seconds(monkeypatch, growth, **{"0": 2.0, "1": 3.0, "2": 5.0})
+    assert growth.measure_taps("cnn", 4, 1) == {"0": one(1), "1": one(1.5), "2": one(2.5)}
 
 
 def test_flops_are_those_of_a_hand_count():
@@ -149,39 +170,90 @@ def test_flops_are_those_of_a_hand_count():
     assert set(found["ratios"]) == {"train_flops_over_matmul", "forward_flops_over_matmul"}
 
 
-def test_streams(data):
+def test_streams(data, monkeypatch):
+    """Ours is taken ten times as often as a DataLoader; our steps return the seconds of as many images themselves."""
+    names = ["deepsup", "dataloader", "dataloader_with_workers", "normalize", "augment"]
+    taken = told_seconds(monkeypatch, data_speed, **dict(zip(names, (1.0, 2.0, 4.0, 5.0, 8.0), strict=True)))
     threads = torch.get_num_threads()
-    found = measure_streams(data, 1, 32)
+    found = data_speed.measure_streams(data, 1, 32)
     assert torch.get_num_threads() == threads
-    assert set(found["images_per_second"]) == {
-        "deepsup",
-        "dataloader",
-        "dataloader_with_workers",
-        "normalize",
-        "augment",
-    }
-    assert all(rate > 0 for rate in found["images_per_second"].values())
+    assert taken == names
+    rates = [320 / 1, 32 / 2, 32 / 4, 320 / 5, 320 / 8]
+    assert found["images_per_second"] == dict(zip(names, rates, strict=True))
+    assert found["ratios"] == {"stream_over_dataloader": one(20), "stream_over_dataloader_with_workers": one(40)}
 
 
-def test_growth_in_size_and_statistics(data):
+def test_a_turn_takes_as_many_images_as_it_says():
+    batches = [torch.zeros(size) for size in (8, 8, 8, 8, 8)]
+    left = iter(batches)
+    data_speed.taken(left, 20)()
+    assert len(list(left)) == 2
+    work = iter(batches)
+    assert data_speed.repeated(lambda: next(work), 20)() > 0
+    assert len(list(work)) == 2
+
+
+def test_growth_in_size_and_statistics(data, monkeypatch):
+    told_seconds(monkeypatch, growth, **{"8": 2e-6, "32": 16e-6, "with": 3.0, "without": 2.0})
     found = growth.measure_sizes(data, "cnn", 8, (8, 32), 1)
-    assert list(found["microseconds_an_image"]) == ["8", "32"]
-    small, large = found["microseconds_an_image"].values()
-    assert found["ratios"]["largest_over_smallest"].median == pytest.approx(large / small)
-    assert growth.measure_statistics(data, "cnn", 8, 1).median > 0
-    assert len(first(data, 8).train) == 8
+    assert found["microseconds_an_image"] == pytest.approx({"8": 0.25, "32": 0.5})
+    assert found["ratios"] == {"largest_over_smallest": one(2)}
+    assert growth.measure_statistics(data, "cnn", 8, 1) == one(1.5)
+    assert len(data_speed.first(data, 8).train) == 8
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="the system tells no peak of memory")
-def test_memory_is_that_of_a_new_process():
-    (mb,) = in_new_process(STEPS, "cnn", "avg", "conv1", "2")
-    assert 50 < mb < 5000
+def test_memory_is_the_peak_of_a_new_process():
+    """200 MB more while they are held, and still after they are freed; none of this process's own memory."""
+    code = (
+        "import numpy as np\n"
+        "from deepsup.bench.data_speed import peak_mb\n"
+        "before = peak_mb()\n"
+        "more = np.ones(25 * 2**20)\n"
+        "held = peak_mb()\n"
+        "del more\n"
+        "print(before, held - before, peak_mb() - held)"
+    )
+    ours = np.ones(50 * 2**20)
+    before, held, freed = data_speed.in_new_process(code)
+    assert before < data_speed.peak_mb() - ours.nbytes / 2**21
+    assert held == pytest.approx(200, abs=10)
+    assert freed == pytest.approx(0, abs=1)
 
 
-def test_processes():
-    found = growth.measure_processes(stand_in(200, 8), growth.Runs("cnn", 16, 200, 1))
-    assert list(found["images_per_second"]) == ["1", "2"]
-    assert found["ratios"]["two_over_one"].median > 0
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="the system tells no peak of memory")
+def test_flat_companions_take_memory_and_pooled_ones_hardly_any():
+    """Weights, gradients and momentum: about 40 MB against 2 MB."""
+    found = data_speed.measure_memory("nin-cifar10", ("conv1", "conv2"), 2)
+    assert found["supervised"] > found["plain"] + 20 > found["pooled"]
+
+
+def test_processes(monkeypatch):
+    rates = {1: 100.0, 2: 150.0}
+    folders = []
+
+    def rate(folder: Path, number: int, processes: int, runs: growth.Runs) -> float:
+        assert np.load(folder / "images.npz")["images"].shape == (200, 3, 32, 32)
+        folders.append(number)
+        return rates[processes]
+
+    monkeypatch.setattr(growth, "rate_of", rate)
+    found = growth.measure_processes(stand_in(200, 8), growth.Runs("cnn", 16, 200, 2))
+    assert found == {"images_per_second": {"1": 100, "2": 150}, "ratios": {"two_over_one": one(1.5)}}
+    assert folders == [0, 1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_rate_of_processes_is_that_of_their_second_epoch(processes, tmp_path):
+    part = stand_in(64, 8).train
+    np.savez(tmp_path / "images.npz", images=part.images, labels=part.labels)
+    rate = growth.rate_of(tmp_path, 3, processes, growth.Runs("cnn", 16, 64, 1))
+    run = RunFolder(tmp_path / "run3")
+    assert rate == run.metrics[-1]["images_per_second"]
+    assert [record["epoch"] for record in run.metrics] == [0, 1]
+    assert run.environment["processes"] == processes
 
 
 # The whole
