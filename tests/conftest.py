@@ -24,9 +24,10 @@ for _name in ("nms", "qnms"):
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 # The nets here are small: a second thread gains little, and on a busy machine the first waits for it at every layer.
-# The same holds for the processes that tests start.
+# The same holds for the processes that tests start, and for studies, which take all cores.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+os.cpu_count = lambda: 1
 
 
 @pytest.fixture(autouse=True)

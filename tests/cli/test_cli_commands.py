@@ -17,7 +17,7 @@ from deepsup.config import Config
 from deepsup.recipes import caffe_cifar10
 from deepsup.runs.folder import RunFolder
 
-SMALL = ["--network", "fast", "--pool", "avg", "--batch-size", "20", "--image-size", "12"]
+SMALL = ["--network", "fast", "--network-options", "widths=[8,8]", "--pool", "avg", "--batch-size", "20", "--image-size", "12"]
 
 
 @pytest.fixture
@@ -26,7 +26,6 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     from PIL import Image
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("os.cpu_count", lambda: 1)  # on a busy machine a second thread costs more than it gains
     draw = np.random.default_rng(0)
     for name in ("cat", "dog"):
         folder = tmp_path / "my 'photos'" / name
