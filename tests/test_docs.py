@@ -107,6 +107,7 @@ def test_the_glossary_is_short_and_linked() -> None:
         assert "glossary.md)" in (ROOT / page).read_text(), page
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     """A dead link, a page in no table of contents, a docstring that is no valid markup: each is a warning."""
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-E", "docs", str(tmp_path)]

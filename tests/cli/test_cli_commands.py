@@ -17,7 +17,18 @@ from deepsup.config import Config
 from deepsup.recipes import caffe_cifar10
 from deepsup.runs.folder import RunFolder
 
-SMALL = ["--network", "fast", "--network-options", "widths=[8,8]", "--pool", "avg", "--batch-size", "20", "--image-size", "12"]
+SMALL = [
+    "--network",
+    "fast",
+    "--network-options",
+    "widths=[8,8]",
+    "--pool",
+    "avg",
+    "--batch-size",
+    "20",
+    "--image-size",
+    "12",
+]
 
 
 @pytest.fixture
@@ -140,7 +151,7 @@ def test_a_stopped_training_names_the_command_that_goes_on(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of this kind are sent on POSIX only")
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_stopped_comparison_names_the_command_that_goes_on(photos: str, jobs: str) -> None:
     words = ["compare", "--data", photos, *SMALL, "--epochs", "4", "--rates", "0.01", "--jobs", jobs, "--out", "a b"]
     began = time.monotonic()

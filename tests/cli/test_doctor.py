@@ -30,6 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "self_tests", lambda _: checks)
 
 
+@pytest.mark.usefixtures("quick")
 def test_all_is_well(capsys: pytest.CaptureFixture) -> None:
     state = torch.random.get_rng_state()
     code, found = ask(capsys)
@@ -38,10 +39,16 @@ def test_all_is_well(capsys: pytest.CaptureFixture) -> None:
     assert found["threads"] == torch.get_num_threads()
     assert found["devices"][0] == "cpu"
     assert found["extras"]["figures"] == []
-    assert found["seconds"] < 200  # 20 on a free machine
     assert torch.equal(torch.random.get_rng_state(), state)
     assert main(["doctor"]) == 0
     assert "everything works" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_all_is_well_with_the_checks_that_take_seconds(capsys: pytest.CaptureFixture) -> None:
+    code, found = ask(capsys)
+    assert (code, set(found["checks"].values())) == (0, {"ok"})
+    assert found["checks"].keys() >= {"torch.compile equals eager", "two processes (DDP) equal one"}
 
 
 @pytest.mark.usefixtures("quick")

@@ -37,6 +37,7 @@ def quick(**settings: Any) -> DeeplySupervisedClassifier:
     return DeeplySupervisedClassifier(**{"epochs": 3, "random_state": 0, **settings})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_all_of_scikit_learns_checks() -> None:
     """No check is expected to fail; those that are skipped are skipped for every estimator of scikit-learn here."""

@@ -34,11 +34,11 @@ def error_of(network: nn.Module, images: Tensor, labels: Tensor) -> float:
     ("name", "options", "size", "epochs", "lr"),
     [
         ("cnn", {}, 16, 2, 1e-3),
-        ("nin-mnist", {"init": "caffe"}, 14, 3, 1e-3),
+        pytest.param("nin-mnist", {"init": "caffe"}, 14, 3, 1e-3, marks=pytest.mark.slow),
         ("maxout-mnist", {}, 16, 2, 2e-3),
         ("stochastic-pooling-mnist", {}, 14, 1, 2e-3),
-        ("dropconnect-cifar10", {}, 14, 2, 1e-3),
-        ("tree-cifar100", {}, 9, 3, 1e-3),
+        pytest.param("dropconnect-cifar10", {}, 14, 2, 1e-3, marks=pytest.mark.slow),
+        pytest.param("tree-cifar100", {}, 9, 3, 1e-3, marks=pytest.mark.slow),
         ("fast", {"widths": (16, 32)}, 16, 1, 5e-3),
     ],
 )

@@ -16,8 +16,8 @@ from deepsup.networks.own_network import own_network
 @pytest.mark.parametrize(
     "network",
     [
-        ["torchvision.models:resnet18"],
-        ["timm:create_model", "--network-options", "model_name=resnet10t"],
+        pytest.param(["torchvision.models:resnet18"], marks=pytest.mark.slow),
+        pytest.param(["timm:create_model", "--network-options", "model_name=resnet10t"], marks=pytest.mark.slow),
         ["wrapped:net"],
     ],
     ids=lambda words: words[0],

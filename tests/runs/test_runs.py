@@ -268,6 +268,7 @@ def test_phases_do_what_they_say(small: Config, tmp_path: Path) -> None:
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "deepsup"]
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_same_net(small: Config, tmp_path: Path) -> None:
     """No dropout, no BatchNorm, an odd batch: after 50 steps the weights agree, also through a stop."""
     # a low rate: at 0.01 twins in one process, rows of a batch reversed, are 1e-2 apart after 50 steps (LOG.md)

@@ -91,6 +91,7 @@ def kill_owner(run: Path, killed: list[int]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_ray_gives_the_same_bits_whoever_is_killed(
     cluster: str, reference: tuple[Config, list[dict], dict[str, str]], tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def wrong_job(folder: Path) -> Job:
     return Job("DSN", "a", Config(batch_size=500, train_size=240), folder / "run")
 
 
+@pytest.mark.slow
 def test_a_sweep_on_ray_is_the_sweep_of_one_process(cluster: str, digits: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna", reason="optuna is not installed (pip install 'deepsup[sweep]')")
     (tmp_path / "space.yaml").write_text("lr: [0.01, 0.02, 0.05]\n")

@@ -253,6 +253,7 @@ def trials_in(out: Path, storage: str | None) -> list[Any]:
     return trials
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_sqlite_file(config: Config, space: Path, tmp_path: Path) -> None:
     search_together(config, space, tmp_path / "out", None)
 
@@ -282,6 +283,7 @@ def postgres(tmp_path: Path) -> Iterator[str]:
         shutil.rmtree(home)
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_postgresql_server(config: Config, space: Path, tmp_path: Path, postgres: str) -> None:
     out = tmp_path / "out"
     search_together(config, space, out, postgres)

@@ -25,6 +25,7 @@ def small_net(companion: Companion = LEARNED) -> DeeplySupervised:
     return supervise(ConvNet().eval(), at=taps, num_classes=CLASSES, companion=companion, example=images(1))
 
 
+@pytest.mark.slow
 def test_a_compiled_net_gives_the_same_outputs() -> None:
     net, counter = small_net(), CompileCounterWithBackend("inductor")
     compiled = torch.compile(net, backend=counter, fullgraph=True)
