@@ -18,7 +18,12 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-RUNNABLE = [page for page in PAGES if page.parent.name == "docs" and "```python" in page.read_text()]
+SLOW = {"tutorial.md"}
+RUNNABLE = [
+    pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name in SLOW))
+    for page in PAGES
+    if page.parent.name == "docs" and "```python" in page.read_text()
+]
 
 
 def python_of(page: str) -> list[str]:
@@ -54,7 +59,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUNNABLE)
 def test_python_of_the_docs_runs_as_printed(page: Path) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     state = torch.random.get_rng_state()

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
 
@@ -14,6 +15,7 @@ from PIL import Image
 from deepsup import Config, train
 from deepsup.cli import main
 from deepsup.data import Part
+from deepsup.exits import stage_times
 from deepsup.exits.run_exits import load_exits
 from deepsup.preprocess import to_tensor
 from deepsup.report import write_report
@@ -21,6 +23,14 @@ from deepsup.runs.folder import RunFolder
 from deepsup.runs.run_data import data_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # of torch's exporter
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty() -> Iterator[None]:
+    """Times are measured in short: none of these tests judges them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage_times, "LEAST_SECONDS", 0.001)
+        yield
 
 
 @pytest.fixture(scope="module")

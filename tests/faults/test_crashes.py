@@ -10,21 +10,23 @@ import pytest
 from command import LIMIT
 from crashes import CRASHES, another_clock, missing
 
-TRIES = {"killed": 6, "double_start": 2, "full_disk": 3}
+TRIES = dict.fromkeys(CRASHES, 1) | {"killed": 6, "double_start": 2, "full_disk": 3}
+SHORT = {"killed": 3, "double_start": 1}
+EACH = [*SHORT.items(), *(pytest.param(*each, marks=pytest.mark.slow) for each in TRIES.items())]
 
 
-@pytest.mark.parametrize("name", CRASHES)
-def test_nothing_is_lost(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "tries"), EACH)
+def test_nothing_is_lost(name: str, tries: int, tmp_path: Path) -> None:
     if missing(name):
         pytest.skip(missing(name))
     fault, _ = CRASHES[name]
-    tries = TRIES.get(name, 1)
     record = fault(tmp_path, tries, 1)
     assert record["tries"] == tries
     assert record["lost"] == 0
     assert 0 < record["worst_seconds"] < LIMIT
 
 
+@pytest.mark.slow
 def test_the_clock_of_a_process_jumps(tmp_path: Path) -> None:
     if missing("clock_jumps"):
         pytest.skip(missing("clock_jumps"))

@@ -49,6 +49,7 @@ def test_the_table_in_the_docs_is_that_of_the_record(record: dict) -> None:
     assert "| killed (SIGKILL) | 100 |" in PAGE.read_text()
 
 
+@pytest.mark.slow
 def test_a_soak_runs_what_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("soak.MUTATIONS", 50)
     (line,) = soak(["damaged masks"], tmp_path / "soak.json", seed=7)

@@ -117,6 +117,7 @@ def test_autocast_and_double(name: str) -> None:
 
 
 # torch 2.13's exporter still asks a question of its own pytree that it has deprecated
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning")
 @pytest.mark.parametrize("name", FAMILIES)
 def test_onnx_gives_the_same(name: str, tmp_path: Path) -> None:

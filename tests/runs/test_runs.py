@@ -184,6 +184,7 @@ def started(out: Path, *more: str) -> Any:
     return process
 
 
+@pytest.mark.slow
 def test_killed_at_ten_random_moments(small: Config, tmp_path: Path) -> None:
     """Kill -9, then --resume, ten times over: the run folder is never unreadable, the end is the same to the bit."""
     draw = random.Random(1)
