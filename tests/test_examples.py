@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-SLOW = {"early_exits", "segmentation"}
-"""Tests of exits and of segmentation run a short form of these."""
+SLOW = {"early_exits", "scikit_learn", "segmentation"}
+"""Other tests run a short form of these."""
 EXAMPLES = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in SLOW))
     for path in sorted((Path(__file__).parents[1] / "examples").glob("*.py"))

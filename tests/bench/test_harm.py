@@ -2,6 +2,7 @@
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,10 @@ def test_texts_are_drawn_by_seed_and_padded() -> None:
     assert not torch.equal(words, harm.text(TINY, 1)[0])
 
 
-def test_it_goes_on_with_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_it_goes_on_with_what_is_missing(processes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not processes:
+        monkeypatch.setattr(harm, "ProcessPoolExecutor", lambda jobs, **_: ThreadPoolExecutor(jobs))
     out = tmp_path / "harm.jsonl"
     cells = [Cell("MLP", "SGD 0.01", seed, on) for seed in (0, 1) for on in (False, True)]
     first = harm.measure_harm(TINY, cells[:2], out)

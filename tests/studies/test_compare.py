@@ -81,10 +81,11 @@ def test_paired_differences_with_students_interval() -> None:
     assert paired([1.0, 2.0], [2.0, 3.0])["p"] == 0
 
 
-def test_the_verb_in_two_processes_with_a_figure(digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_the_verb_with_a_figure(jobs: str, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     words = ["compare", "--data", str(digits), "--epochs", "1", "--batch-size", "60", "--out", str(tmp_path / "c")]
     words += ["--seeds", "1", "--rates", "0.003"]
-    assert main([*words, "--jobs", "2", "--json"]) == 0
+    assert main([*words, "--jobs", jobs, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert set(answer["methods"]) == set(METHODS)
     assert answer["methods"]["DSN-SVM"]["deviation"] is None
