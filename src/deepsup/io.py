@@ -67,6 +67,19 @@ def write_whole(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def sorted_metadata(content: bytes) -> bytes:
+    """Return a safetensors file with its metadata in order: the package writes them in a new one each time.
+
+    Equal weights are then equal files.
+    """
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + size :]
+
+
 def append_line(path: Path, line: str) -> None:
     """Add a line to a file, or make it; afterwards it is on the disk."""
     with disk_errors_named(path), open_to_change(path) as file:

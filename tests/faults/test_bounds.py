@@ -22,7 +22,7 @@ from deepsup.cli import main
 from deepsup.data.archive import unpack
 from deepsup.data.cifar import read_python
 from deepsup.data.idx import read_idx
-from deepsup.data.images import open_image
+from deepsup.data.images import open_image, read_image_files
 from deepsup.data.load import load_data
 from deepsup.data.svhn import read_svhn
 from deepsup.errors import ConfigError, DataError, DeepsupError, RunError
@@ -164,6 +164,23 @@ def test_a_picture_with_too_many_pixels(tmp_path: Path) -> None:
     Image.new("1", (9000, 9000)).save(tmp_path / "a.png")
     with pytest.raises(DataError, match="9000x9000 pixels, expected at most 67,108,864"):
         open_image(tmp_path / "a.png")
+
+
+def test_a_picture_with_a_side_that_is_too_long(tmp_path: Path) -> None:
+    """67,108,863 pixels are few enough, but scaling them to 28 takes gigabytes."""
+    Image.new("1", (2**26 - 1, 1)).save(tmp_path / "a.png")
+    with pytest.raises(DataError, match="67108863x1 pixels, expected at most 65,536 on a side"):
+        read_image_files([tmp_path / "a.png"], (1, 28, 28))
+
+
+def test_no_memory_for_a_picture_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise MemoryError
+
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+    monkeypatch.setattr(Image.Image, "resize", none)
+    with pytest.raises(DataError, match=r"cannot read .*a\.png: it asks for more memory than there is; repair it"):
+        read_image_files([tmp_path / "a.png"], (1, 28, 28))
 
 
 def test_no_helper_program_is_started_for_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -20,10 +21,11 @@ from safetensors.torch import save_file
 import deepsup
 from deepsup.cli import main
 from deepsup.config import Config
-from deepsup.errors import RunError
+from deepsup.errors import ConfigError, RunError
 from deepsup.exits.run_exits import calibrate_run, digest, load_exits
 from deepsup.io import printable
 from deepsup.studies.space import read_space
+from deepsup.training.build import build_net
 
 NET = """
 from pathlib import Path
@@ -192,6 +194,15 @@ def test_what_a_model_says_about_itself_is_checked(run: Path, tmp_path: Path, ab
     if about.keys() & {"shape", "steps"}:  # without the net, too
         with pytest.raises(RunError, match=re.escape(str(copy.model))):
             _ = copy.preprocess
+
+
+def test_a_model_is_not_run_on_images_of_every_size_that_it_names(run: Path, tmp_path: Path) -> None:
+    copy = edited(run, tmp_path / "run", {"config": {"sides": [4096]}})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    deepsup.Run(copy).load()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**17  # KiB: 128 MiB
+    with pytest.raises(ConfigError, match=r"sides=\(4096,\); expected at most 1,024 pixels"):
+        build_net(Config(sides=(4096,)), 10, (1, 28, 28))
 
 
 def test_weights_that_are_no_numbers(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

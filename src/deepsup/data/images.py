@@ -10,15 +10,15 @@ import numpy as np
 
 from deepsup.data.dataset import Images
 from deepsup.errors import DataError
-from deepsup.io import reason, size_of_regular
+from deepsup.io import faults_named, reason, size_of_regular
 
 if TYPE_CHECKING:
     from PIL import Image
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "TGA", "ICO", "JPEG2000")
 """What is read; pillow starts a helper program for some other formats, whatever a file's name ends in."""
-MOST_PIXELS = 2**26
-"""Of one image file: 8,192 x 8,192. Decoded it takes at most 1 GiB."""
+MOST_PIXELS, MOST_SIDE = 2**26, 2**16
+"""Of one image file: 8,192 x 8,192. Decoded it takes at most 1 GiB; scaling a longer side down takes as much again."""
 
 
 def _opened(path: Path) -> Image.Image:
@@ -30,6 +30,9 @@ def _opened(path: Path) -> Image.Image:
     if image.width * image.height > MOST_PIXELS:
         image.close()
         raise ValueError(f"{image.width}x{image.height} pixels, expected at most {MOST_PIXELS:,}; resize it")
+    if max(image.size) > MOST_SIDE:
+        image.close()
+        raise ValueError(f"{image.width}x{image.height} pixels, expected at most {MOST_SIDE:,} on a side; resize it")
     return image
 
 
@@ -72,9 +75,7 @@ def read_images(files: Sequence[Path], channels: int, size: int | None) -> Image
     first: tuple[Path, tuple[int, int]] | None = None
     arrays = []
     for path in files:
-        image = _pixels(path, channels)
-        if size is not None:
-            image = image.resize((size, size))
+        image = _pixels(path, channels, None if size is None else (size, size))
         first = first or (path, image.size)
         if image.size != first[1]:
             (a, b), (c, d) = first[1], image.size
@@ -91,16 +92,20 @@ def read_image_files(files: Sequence[Path], shape: Sequence[int]) -> Images:
     channels, height, width = shape
     images = np.empty((len(files), height, width, channels), np.uint8)
     for index, path in enumerate(files):
-        pixels = _pixels(path, channels).resize((width, height))
-        images[index] = np.asarray(pixels).reshape(height, width, channels)
+        images[index] = np.asarray(_pixels(path, channels, (width, height))).reshape(height, width, channels)
     return images.transpose(0, 3, 1, 2)
 
 
-def _pixels(path: Path, channels: int) -> Image.Image:
-    """One image with 8 bits per channel, grey or RGB."""
+def _pixels(path: Path, channels: int, size: tuple[int, int] | None) -> Image.Image:
+    """One image with 8 bits per channel, grey or RGB, in a size (width, height) or its own."""
+    with faults_named(path, DataError, "repair it or remove it"):
+        image = _in_mode(open_image(path), path, "L" if channels == 1 else "RGB")
+        return image if size is None else image.resize(size)
+
+
+def _in_mode(image: Image.Image, path: Path, mode: str) -> Image.Image:
     from PIL import Image
 
-    image = open_image(path)
     if image.mode.startswith("I;16"):
         # pillow would cut values above 255 off instead of scaling them
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -108,7 +113,7 @@ def _pixels(path: Path, channels: int) -> Image.Image:
         raise DataError(
             f"{path}: pixels of mode {image.mode!r} have no fixed range; expected 8 or 16 bits per channel; convert it"
         )
-    return _on_white(image).convert("L" if channels == 1 else "RGB")
+    return _on_white(image).convert(mode)
 
 
 def _on_white(image: Image.Image) -> Image.Image:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from deepsup.errors import ExportError
 from deepsup.exporting.graph import Program, layer_of_node, operator, quiet
-from deepsup.io import reason
+from deepsup.io import reason, sorted_metadata
 
 Runner = Callable[..., list[Tensor]]
 """Inputs -> the outputs, in the order of their names."""
@@ -150,7 +150,7 @@ def pack_safetensors(program: Program, about: Mapping[str, str]) -> bytes:
         )
     # cloned, since safetensors refuses tensors that share memory
     packed = {name: value.detach().clone().contiguous() for name, value in state.items()}
-    return to_bytes(packed, {"format": "pt", **about})
+    return sorted_metadata(to_bytes(packed, {"format": "pt", **about}))
 
 
 def run_safetensors(content: bytes, program: Program) -> Runner:

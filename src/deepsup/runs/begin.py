@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ from deepsup.runs.folder import RunFolder
 FREE = frozenset({"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep", "snapshots"})
 # what may also change after a divergence; the change is recorded
 MENDING = frozenset({"lr", "head_lr", "alpha"})
+
+# what else the last bits of the weights depend on
+SURROUNDINGS = ("torch", "machine", "cpu", "threads", "processes")
+logger = logging.getLogger("deepsup")
 
 
 def default_name(config: Config) -> str:
@@ -77,6 +82,24 @@ def check_same(run: RunFolder, mine: dict[str, Any], theirs: dict[str, Any], fre
         raise RunError(
             f"{run.folder} was started with another config ({changes}); resume with its own, or choose another --out"
         )
+
+
+def record_surroundings(run: RunFolder, environment: dict[str, Any], epoch: int, step: int) -> None:
+    """Say and record with which other threads, torch and the like a run is resumed: its weights depend on them."""
+    before = run.environment if run.has_environment else environment
+    changed = {
+        key: [before[key], environment[key]]
+        for key in SURROUNDINGS
+        if before.get(key, environment[key]) != environment[key]
+    }
+    if changed and step:
+        words = ", ".join(f"{key} {now}, before {then}" for key, (then, now) in changed.items())
+        logger.warning(
+            "%s is resumed with %s: from step %d on its weights differ in their last bits from those of a run without "
+            "this change; %s/changes.json says so", run.folder, words, step, run.folder,
+        )  # fmt: skip
+        change = {"epoch": epoch, "step": step, "changed": changed, "why": "resumed with other threads or versions"}
+        run.write_json("changes.json", {"changes": [*run.changes, change]})
 
 
 def record_change(run: RunFolder, config: Config, epoch: int, step: int) -> None:

@@ -7,7 +7,8 @@ metrics.jsonl       one JSON object per epoch
 result.json         written at the end: test error, companions' errors, epochs, seconds
 insight.json, .npz  what the layers know about the test images: confusion, mistakes; after inspect also probes and maps
 exits.json, .npz    after deepsup exits: thresholds of its early exits, what was measured, images that leave at each
-diverged.json       how training diverged, until the run is resumed; changes.json: with which lr or alpha it was resumed
+diverged.json       how training diverged, until the run is resumed
+changes.json        with which other lr or alpha (after a divergence), threads or versions it was resumed
 checkpoints/        the checkpoints for --resume
 snapshots/          the weights after some epochs, float16, with --snapshots
 .lock               while a process trains: which one
@@ -89,6 +90,11 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the run is finished."""
         return self._has("result.json") and self._has(self.model.name)
+
+    @property
+    def has_environment(self) -> bool:
+        """Whether it says what it was trained with; copies of older versions may not."""
+        return self._has("environment.json")
 
     @property
     def environment(self) -> dict[str, Any]:

@@ -24,7 +24,8 @@ class Measuring(Callback):
         if self.data.validation is not None and _due(epoch, config.run.validate_every):
             error, companions = self.errors(training, self.data.validation)
             record |= {"validation_error": error, "validation_companions": companions}
-            if training.judge(epoch, error) and first:
+            whole = training.step == 0  # limit_steps can end within an epoch: a higher limit trains on from there
+            if whole and training.judge(epoch, error) and first:
                 checkpoint.save(self.run.checkpoints / "best.pt", {"net": training.trained.state_dict()})
         if _due(epoch, config.run.test_every):
             measured = self.measure(training, self.data.test) if first else None

@@ -17,7 +17,7 @@ from deepsup.config import Config
 from deepsup.data.dataset import Images
 from deepsup.errors import RunError
 from deepsup.insight import DenseMeasurement, Measurement, measure, measure_dense
-from deepsup.io import check, decoded, faults_named, reason, size_of_regular, write_whole
+from deepsup.io import check, decoded, faults_named, reason, size_of_regular, sorted_metadata, write_whole
 from deepsup.preprocess import Normalizer, to_tensor
 from deepsup.runs.folder import RunFolder
 from deepsup.supervision import DeeplySupervised
@@ -82,7 +82,8 @@ def save_model(path: Path, net: nn.Module, normalize: Normalizer, classes: tuple
     # cloned, since safetensors refuses tensors that share memory
     packed = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about)
-    write_whole(path, to_bytes(packed, {"deepsup": text, "sha256": digest_of(text, packed)}))
+    content = to_bytes(packed, {"deepsup": text, "sha256": digest_of(text, packed)})
+    write_whole(path, sorted_metadata(content))
 
 
 def digest_of(text: str, tensors: Mapping[str, Tensor]) -> str:
@@ -135,7 +136,8 @@ def read_model(run: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def restored(about: dict[str, Any], tensors: dict[str, Tensor], run: RunFolder) -> Model:
     """Build the net again and give it its weights."""
-    config = Config.recorded({**about["config"], "device": "cpu", "compile": False})
+    # sides are of training only: the net would be run on images of each
+    config = Config.recorded({**about["config"], "device": "cpu", "compile": False, "sides": []})
     if ":" in config.network.name and run.network is None:
         raise RunError(
             f"{run.folder} names a network that is not part of deepsup, {config.network.name}; reading a run imports "

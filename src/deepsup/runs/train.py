@@ -17,7 +17,7 @@ from deepsup.errors import ConfigError, DivergedError, WriteError
 from deepsup.insight import DenseMeasurement, Measurement
 from deepsup.networks import WhiteningConv2d, fit_whitening
 from deepsup.preprocess import fit, to_tensor
-from deepsup.runs.begin import agreed_config, default_name, record_change, with_whole_path
+from deepsup.runs.begin import agreed_config, default_name, record_change, record_surroundings, with_whole_path
 from deepsup.runs.checkpointing import Checkpointing
 from deepsup.runs.dense_files import write_scenes
 from deepsup.runs.environment import environment_now
@@ -144,6 +144,7 @@ class Trainer:
             "processes": self.processes.world,
         }
         record_change(self.run, self.config, self.training.epoch, self.training.iteration)
+        record_surroundings(self.run, environment, self.training.epoch, self.training.iteration)
         self.run.create(self.config, environment)
         self.run.forget_divergence()
         if self.split is not None:
@@ -169,7 +170,7 @@ class Trainer:
     def finish(self) -> None:
         """Read the test set, once, and write the model and the result."""
         training, measuring = self.training, self.measuring
-        if self.config.run.select == "best":
+        if self.config.run.select == "best" and training.best_epoch >= 0:  # otherwise no epoch was judged
             training.trained.load_state_dict(checkpoint.load(self.run.checkpoints / "best.pt")["net"])
         measured = (
             measuring.measure(training, self.data.test) if self.config.run.test and self.processes.first else None

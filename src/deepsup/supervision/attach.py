@@ -5,12 +5,15 @@ B batch, K classes. A dense model scores every position: [B,K,L], [B,K,H,W] or [
 
 import copy
 import os
+import sys
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from deepsup.errors import RunError, SupervisionError, nearest
 from deepsup.io import file_named
@@ -86,6 +89,8 @@ class DeeplySupervised(nn.Module):
         for encoder in self._fast_encoders:
             encoder.use_nested_tensor = False
         self._handles = [trunk.get_submodule(name).register_forward_hook(tap) for name, tap in self._taps.items()]
+        # a net that is dropped leaves the model as strip() does
+        weakref.finalize(self, release, self._handles, self._fast_encoders).atexit = False
 
     @property
     def taps(self) -> tuple[str, ...]:
@@ -160,13 +165,19 @@ class DeeplySupervised(nn.Module):
             companions[FUSE] = getattr(self.heads, FUSE)(scores, companions)
         return DeepOutput(scores, companions)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator] # torch leaves it untyped
     def size(self, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         """Run the model once on a batch, check every tap, and set the input sizes of the companions.
 
         A batch that the model cannot run on changes nothing. An invalid tap is permanent: the model is restored, and
         later calls raise the same reason.
         """
+        # torch.compiler.disable imports the compiler, which takes a second: only for nets that are compiled
+        run: Any = self._size
+        if "torch._dynamo" in sys.modules:
+            run = torch.compiler.disable(run)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        run(args, kwargs)
+
+    def _size(self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
         with SIZING, torch.inference_mode(False):  # otherwise the companions' weights could not be trained
             if self._sized:  # by another thread, while this one waited
                 return
@@ -225,12 +236,8 @@ class DeeplySupervised(nn.Module):
         """
         if keep is not None:
             return self.pruned(keep)
-        for handle in self._handles:
-            handle.remove()
-        for encoder in self._fast_encoders:
-            encoder.use_nested_tensor = True
-        self._fast_encoders, self.fuse = [], False
-        self._handles, self._taps, self.heads = [], {}, nn.Module().train(self.training)
+        release(self._handles, self._fast_encoders)
+        self._taps, self.heads, self.fuse = {}, nn.Module().train(self.training), False
         return self.trunk
 
     def pruned(self, keep: str) -> Pruned:
@@ -321,6 +328,16 @@ def supervise(
             net.strip()
             raise
     return net
+
+
+def release(hooks: list[RemovableHandle], encoders: list[nn.TransformerEncoder]) -> None:
+    """Remove the hooks of a net from its model, and give its encoders their fast path back."""
+    for hook in hooks:
+        hook.remove()
+    for encoder in encoders:
+        encoder.use_nested_tensor = True
+    hooks.clear()
+    encoders.clear()
 
 
 def as_call(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

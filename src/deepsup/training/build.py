@@ -28,6 +28,9 @@ from deepsup.training.batches import Batches, scaled
 from deepsup.training.distributed import Processes
 from deepsup.training.muon import Muon
 
+MOST_SIDE = 2**10
+"""Pixels: images are scaled to it in batches."""
+
 
 def build_net(
     config: Config,
@@ -99,6 +102,8 @@ def memory_here() -> int:
 def check_sides(config: Config, net: DeeplySupervised, example: Tensor) -> None:
     """Refuse images of changing size where the net, or a companion on its flattened maps, takes one size only."""
     training = net.training
+    if max(config.data.sides, default=0) > MOST_SIDE:
+        raise ConfigError(f"sides={config.data.sides}; expected at most {MOST_SIDE:,} pixels")
     for side in config.data.sides:
         try:
             net.eval()(scaled(example, side))
