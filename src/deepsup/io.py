@@ -19,6 +19,7 @@ import stat
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,8 +31,8 @@ MOST_YAML = 2**16
 """Bytes of a YAML file: a config has about 2,000."""
 MOST_JSON = 2**26
 """Bytes of a JSON file: the split of 800,000 images has about so many."""
-MOST_CONTAINERS = 2**18
-"""Lists and objects in a JSON file: each takes 20 times the memory of the two characters that stand for it."""
+MOST_MEMORY = 3 * 2**28
+"""Bytes that the values of JSON texts may take once they are decoded: of one file, or of all on one page."""
 LONGEST_NAME = 150
 """Bytes of a file name that is made from a name in another file."""
 
@@ -222,6 +223,8 @@ def file_named(path: str | os.PathLike[str], kind: type[DeepsupError]) -> Iterat
     """Name the file in an error about what it holds, unless the error names it or its folder by itself."""
     try:
         yield
+    except WriteError:
+        raise
     except DeepsupError as error:
         folder = str(Path(path).parent)
         if os.fspath(path) in str(error) or (folder != "." and folder in str(error)):
@@ -272,19 +275,39 @@ def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
         return file.read(most)
 
 
-def read_json(path: Path, shape: Any = None, remedy: str = "expected a file that deepsup wrote") -> dict[str, Any]:
+@dataclass
+class Budget:
+    """The memory that is left for values from files."""
+
+    left: int = MOST_MEMORY
+
+    def spend(self, text: bytes) -> None:
+        """Take what the values of a JSON text need at most; refuse where that is not left."""
+        values = 120 * (text.count(b"[") + text.count(b"{")) + 40 * text.count(b'"') + 32 * text.count(b",")
+        self.left -= len(text) + values
+        if self.left < 0:
+            raise ValueError(
+                f"its values take more memory than the {MOST_MEMORY / 2**20:,.0f} MiB that there are for them"
+            )
+
+
+def read_json(
+    path: Path,
+    shape: Any = None,
+    remedy: str = "expected a file that deepsup wrote",
+    budget: Budget | None = None,
+) -> dict[str, Any]:
     """Return the object in a JSON file, whose values are of this shape (see ``check``)."""
     with faults_named(path, RunError, remedy):
-        value = decoded(read_bounded(path, MOST_JSON))
+        value = decoded(read_bounded(path, MOST_JSON), budget)
         check(value, {} if shape is None else shape)
     found: dict[str, Any] = value
     return found
 
 
-def decoded(text: bytes) -> Any:
-    """Return the value of a JSON text, if it has not too many lists and objects."""
-    if text.count(b"[") + text.count(b"{") > MOST_CONTAINERS:
-        raise ValueError(f"it has more than {MOST_CONTAINERS:,} lists and objects")
+def decoded(text: bytes, budget: Budget | None = None) -> Any:
+    """Return the value of a JSON text, if its values fit into what memory is left for them."""
+    (budget or Budget()).spend(text)
     return json.loads(text)
 
 

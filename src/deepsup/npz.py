@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,9 +23,14 @@ MOST_RATIO = 32
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of these names, as far as they are there; by default all of them."""
-    room = max(MOST_BYTES, MOST_RATIO * size_of_regular(path))
+def read_arrays(
+    path: Path, wanted: Collection[str] | None = None, most: int | None = None
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of these names, as far as they are there; by default all of them.
+
+    most: bytes that they may take.
+    """
+    room = max(MOST_BYTES, MOST_RATIO * size_of_regular(path)) if most is None else most
     with zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         chosen = {name: info for name, info in members.items() if wanted is None or name in wanted}
@@ -36,6 +41,28 @@ def read_arrays(path: Path, wanted: Collection[str] | None = None) -> dict[str, 
                 "without compression"
             )
         return {name: _array(archive, info) for name, info in chosen.items()}
+
+
+class StoredArrays(Mapping[str, npt.NDArray[Any]]):
+    """The arrays of a file, each read when it is asked for, within a bound: many files take the memory of one array."""
+
+    def __init__(self, path: Path, most: int = MOST_BYTES // 4) -> None:
+        self.path, self.most = path, most
+        self.names = frozenset(names_in(path))
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        if name not in self.names:
+            raise KeyError(name)
+        return read_arrays(self.path, [name], self.most)[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 def names_in(path: Path) -> list[str]:

@@ -142,7 +142,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("deepsup.io.sync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(ExportError, match=r"cannot write .*: No space left on device; .* then export again"):
         deepsup.export(net_with(nn.ReLU()), tmp_path / "net.safetensors", X)
     assert list(tmp_path.iterdir()) == []

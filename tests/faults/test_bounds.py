@@ -2,11 +2,13 @@
 
 import gzip
 import io
+import json
 import os
 import pickle
 import resource
 import struct
 import subprocess
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -17,8 +19,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from study_readers import comparison_table
 
 from deepsup.cli import main
+from deepsup.config import Config
 from deepsup.data.archive import unpack
 from deepsup.data.cifar import read_python
 from deepsup.data.idx import read_idx
@@ -100,7 +104,6 @@ BOMBS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object], str]]
     "a.yaml": (lambda p: p.write_text(LAUGHS), read_yaml, "it has an alias"),
     "long.yaml": (lambda p: p.write_text("a: 1\n" * 20_000), read_yaml, "expected at most 65,536"),
     "deep.yaml": (lambda p: p.write_text("a: " + "[" * 20_000), read_yaml, "nested too deeply"),
-    "a.json": (lambda p: p.write_text("[" + "[]," * 10**6 + "[]]"), read_json, "more than 262,144 lists"),
     "deep.json": (lambda p: p.write_text("[" * 10**5), read_json, "nested too deeply"),
     "bomb.npz": (zip_bomb, load_data, "take 629,"),
     "lying.npz": (lying_header, load_data, "has not the size that its header claims"),
@@ -129,6 +132,108 @@ def test_a_bomb_is_refused_before_it_takes_memory(name: str, tmp_path: Path) -> 
         read(path)
     assert str(path) in str(caught.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**18  # in KiB: 256 MiB
+
+
+@pytest.mark.parametrize("piece", ["[],", '"a",', '"ab":{},'])
+def test_json_whose_values_take_more_memory_than_there_is(piece: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(f'{{"a": [{piece * (2**26 // len(piece) - 8)}0]}}')
+    with pytest.raises(
+        RunError, match=r"a\.json: its values take more memory than the 768 MiB that there are for them"
+    ):
+        read_json(path)
+
+
+def measured(script: str, *words: object) -> tuple[list[str], float, float]:
+    """Run a script in a process of its own; return what it says, its MiB above the imports, its CPU time."""
+    whole = f"""
+import resource, sys
+from pathlib import Path
+import numpy as np
+import matplotlib, jinja2
+from deepsup.report import write_report
+from deepsup.errors import DeepsupError
+def used():
+    now = resource.getrusage(resource.RUSAGE_SELF)
+    return now.ru_maxrss / 2**10, now.ru_utime + now.ru_stime
+before = used()
+try:
+    {script}
+except DeepsupError as error:
+    print(error)
+print(*(now - then for now, then in zip(used(), before)))
+"""
+    command = [sys.executable, "-c", whole, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    *said, last = done.stdout.splitlines()
+    memory, seconds = map(float, last.split())
+    return said, memory, seconds
+
+
+REPORT = "print(write_report(sys.argv[1:]))"
+
+
+def run_with(folder: Path, metrics: bytes) -> Path:
+    """Make a run that has these metrics."""
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(Config().to_yaml())
+    (folder / "metrics.jsonl").write_bytes(metrics)
+    return folder
+
+
+def test_five_million_tiny_lines_of_metrics(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", b'{"epoch":0}\n' * 5_000_000)
+    said, memory, seconds = measured(REPORT, run)
+    assert "it has more than 262,144 lines" in said[0]
+    assert memory < 512
+    assert seconds < 5
+
+
+@pytest.mark.slow
+def test_a_new_layer_in_every_epoch(tmp_path: Path) -> None:
+    """A table of all layers by all epochs would have 400 million cells."""
+    lines = (json.dumps({"epoch": n, "companion_errors": {f"layer{n}": 1.0}}) for n in range(20_000))
+    said, memory, seconds = measured(REPORT, run_with(tmp_path / "run", "\n".join(lines).encode()))
+    assert "report.html" in said[0]
+    assert memory < 512
+    assert seconds < 15  # drawing the figures
+
+
+def test_a_comparison_that_names_one_run_many_times(tmp_path: Path) -> None:
+    line = json.dumps({"epoch": 0, "error": 1.0, "companion_errors": {f"layer{n}": 1.0 for n in range(20)}}) + "\n"
+    run_with(tmp_path / "all" / "a", (line * 2000).encode())
+    (tmp_path / "all" / "a" / "insight.json").write_text("{}")
+    np.savez_compressed(tmp_path / "all" / "a" / "insight.npz", unused=np.zeros(2**25))  # 256 MiB that no figure shows
+    table = comparison_table()
+    for method in table["methods"].values():
+        method["runs"] = ["a"] * 2000
+    (tmp_path / "all" / "comparison.json").write_text(json.dumps(table))
+    said, memory, seconds = measured(REPORT, tmp_path / "all")
+    assert "report.html" in said[0]
+    assert memory < 256
+    assert seconds < 15  # drawing the figures
+
+
+@pytest.mark.slow
+def test_a_page_has_one_budget_for_all_runs(tmp_path: Path) -> None:
+    runs = [run_with(tmp_path / f"{n}", b'{"epoch":0,"a":[' + b"0," * 2**24 + b"0]}\n") for n in range(8)]
+    said, memory, _ = measured(REPORT, *runs)
+    assert "its values take more memory than the 768 MiB" in said[0]
+    assert memory < 1024
+
+
+@pytest.mark.slow
+def test_many_runs_take_the_memory_of_one(tmp_path: Path) -> None:
+    """17.5 MB per run were kept until the page was written."""
+    lines = b"".join(
+        json.dumps({"epoch": n, "error": 9.0 - n, "loss": 1.0, "companion_errors": {"conv1": 9.0}}).encode() + b"\n"
+        for n in range(5)
+    )
+    runs = [run_with(tmp_path / f"{n}", lines) for n in range(10)]
+    _, few, _ = measured(REPORT, *runs[:2])
+    _, many, _ = measured(REPORT, *runs)
+    assert many - few < 5 * 8  # MiB for 8 runs more
 
 
 def test_members_that_are_not_needed_are_not_read(tmp_path: Path) -> None:

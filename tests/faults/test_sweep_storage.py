@@ -1,6 +1,9 @@
 """The folder and the storage of a sweep from a stranger: nothing is imported, and damage ends in one line."""
 
 import json
+import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +13,12 @@ pytest.importorskip("optuna", reason="optuna is not installed (pip install 'deep
 from readers import npz
 from study_readers import read_sweep_folder, storages, sweep_files
 
+from deepsup.config import Config
 from deepsup.errors import DeepsupError, RunError
 from deepsup.studies.search import Search
 from deepsup.studies.study_storage import storage_of
-from deepsup.studies.sweep import search_of
-from deepsup.studies.sweep_settings import continued
+from deepsup.studies.sweep import METHODS, search_of, sweep
+from deepsup.studies.sweep_settings import Sweep, continued, prepared, record
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +82,103 @@ def test_the_owner_of_a_trial_is_no_path(folder: Path) -> None:
     trial.set_user_attr("owner", "../../private")
     assert search.others() == 0
     assert (folder / "private" / ".lock").read_text() == "kept"
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A sweep in a folder of its own, with one trial of each method."""
+    import numpy as np
+
+    storage_of.cache_clear()
+    images = np.arange(12 * 28 * 28, dtype=np.uint8).reshape(12, 28, 28)
+    (tmp_path / "data.npz").write_bytes(npz(images=images, labels=np.arange(12) % 3))
+    config = Config(data=str(tmp_path / "data.npz"), epochs=1, batch_size=2, tensorboard=False)
+    (tmp_path / "sweep").mkdir()
+    ask(prepared(config, tmp_path / "sweep", None, None, resume=False), tmp_path / "sweep")
+    return tmp_path / "sweep"
+
+
+def ask(made: Sweep, folder: Path) -> dict[str, int]:
+    """Ask for a trial of each method, and return how many there are then."""
+    searches = [search_of(method, made, folder, "other") for method in METHODS]
+    for search in searches:
+        search.ask(0.0)
+    return {search.method: search.count() for search in searches}
+
+
+def resumed(folder: Path) -> dict[str, int]:
+    storage_of.cache_clear()
+    return ask(prepared(None, folder, None, None, resume=True), folder)
+
+
+def test_a_sweep_records_no_absolute_storage(begun: Path) -> None:
+    assert json.loads((begun / "settings.json").read_text())["storage"] == "sqlite:///study.db"
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["", "recorded by an older version"])
+def test_a_copied_sweep_has_trials_of_its_own_and_a_moved_one_goes_on(begun: Path, older: bool, tmp_path: Path) -> None:
+    if older:
+        settings = json.loads((begun / "settings.json").read_text())
+        settings["storage"] = f"sqlite:///{begun / 'study.db'}"
+        (begun / "settings.json").write_text(json.dumps(settings))
+    copy = Path(shutil.copytree(begun, tmp_path / "copy"))
+    before = (begun / "study.db").read_bytes()
+    assert resumed(copy) == {"supervised": 2, "plain": 2}
+    assert (begun / "study.db").read_bytes() == before
+    begun.rename(tmp_path / "moved")
+    assert resumed(tmp_path / "moved") == {"supervised": 2, "plain": 2}
+    assert not begun.exists()
+
+
+def test_a_journal_in_the_folder_moves_with_it(begun: Path, tmp_path: Path) -> None:
+    config = Config(data=str(tmp_path / "data.npz"), epochs=1, batch_size=2, tensorboard=False)
+    folder = tmp_path / "other"
+    ask(prepared(config, folder, None, str(folder / "study.journal"), resume=False), folder)
+    assert json.loads((folder / "settings.json").read_text())["storage"] == "study.journal"
+    folder.rename(tmp_path / "moved")
+    assert resumed(tmp_path / "moved") == {"supervised": 2, "plain": 2}
+
+
+def test_what_a_sweep_starts_from_moves_with_it(begun: Path, tmp_path: Path) -> None:
+    (begun / "start").mkdir()
+    config = Config(data=str(tmp_path / "data.npz"), start_from=str(begun / "start"))
+    record(begun / "settings.json", replace(prepared(None, begun, None, None, resume=True), config=config))
+    assert json.loads((begun / "settings.json").read_text())["config"]["start_from"] == "start"
+    begun.rename(tmp_path / "moved")
+    held = prepared(None, tmp_path / "moved", None, None, resume=True).config
+    assert held.network.start_from == str(tmp_path / "moved" / "start")
+
+
+@pytest.mark.parametrize("storage", ["sqlite:///../mine.db", "../mine.journal", "sqlite:///a/../../mine.db", "./../x"])
+def test_a_storage_does_not_lead_out_of_the_folder(storage: str, begun: Path, tmp_path: Path) -> None:
+    settings = json.loads((begun / "settings.json").read_text())
+    (begun / "settings.json").write_text(json.dumps({**settings, "storage": storage}))
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(RunError, match=r"names a file or folder '\.+'"):
+        resumed(begun)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["study.db", "study.db-journal", "study.db-wal", ".setup", ".drivers", "trials"])
+def test_a_sweep_does_not_write_through_links(name: str, begun: Path, tmp_path: Path) -> None:
+    """Of its database, of the files beside it, and of its folders."""
+    outside = tmp_path / "outside"
+    if (begun / name).exists():
+        (begun / name).rename(outside)
+    elif "." in name[1:]:
+        outside.touch()
+    else:
+        outside.mkdir()
+    (begun / name).symlink_to(outside)
+    before = outside.read_bytes() if outside.is_file() else sorted(outside.iterdir())
+    storage_of.cache_clear()
+    with pytest.raises(RunError, match=f"{name} is a link, which may lead out of"):
+        sweep(None, begun, trials=2, seeds=1, resume=True)
+    assert (outside.read_bytes() if outside.is_file() else sorted(outside.iterdir())) == before
+
+
+def test_a_storage_is_a_regular_file(begun: Path) -> None:
+    (begun / "study.db").unlink()
+    os.mkfifo(begun / "study.db")
+    with pytest.raises(DeepsupError, match="it is a FIFO, a socket or a device"):
+        resumed(begun)

@@ -1,5 +1,6 @@
 """Start from another run's trunk: every weight but the last layer's is copied, and nothing of the companions."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,17 +62,24 @@ def test_a_stopped_run_goes_on_to_the_same_weights(first: Run, tmp_path: Path) -
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_a_run_does_not_go_on_from_other_weights(first: Run, tmp_path: Path) -> None:
+def test_a_run_goes_on_when_the_one_that_it_started_from_is_gone_or_moved(first: Run, tmp_path: Path) -> None:
+    """Its weights were taken long ago; other weights in its place are refused."""
     place = tmp_path / "start"
     train(BASE, place)
     config = BASE.replace(start_from=str(place), epochs=2)
-    train(config.replace(limit_steps=3), tmp_path / "run")
+    straight = train(config, tmp_path / "straight")
+    run = train(config.replace(limit_steps=2), tmp_path / "run")
     place.rename(tmp_path / "away")
-    with pytest.raises(RunError, match=r"start_from=.*start: .*start is no run"):
-        train(config, tmp_path / "run", resume=True)
+    train(config.replace(limit_steps=3), run.folder, resume=True)
+    train(config.replace(limit_steps=4, start_from=str(tmp_path / "away")), run.folder, resume=True)
     train(BASE.replace(seed=9), place)
     with pytest.raises(RunError, match=r"was begun with other weights than .*start holds now"):
-        train(config, tmp_path / "run", resume=True)
+        train(config, run.folder, resume=True)
+    shutil.rmtree(place)
+    train(config, run.folder, resume=True)
+    assert run.result["start"] == straight.result["start"]
+    ours, theirs = run.load().state_dict(), straight.load().state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 @pytest.mark.parametrize(

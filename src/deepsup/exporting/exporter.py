@@ -231,4 +231,5 @@ def write(path: Path, content: bytes) -> None:
     try:
         write_whole(path, content)
     except WriteError as error:
+        error.again = "export again"
         raise ExportError(str(error)) from error

@@ -8,7 +8,7 @@ from deepsup.data.palette import palette
 from deepsup.report.insight_figures import picture_uri
 from deepsup.report.page import PageTable, Picture, Section
 from deepsup.report.read import RunRecord
-from deepsup.report.style import number
+from deepsup.report.style import MOST_PICTURES, number
 
 METRICS = (
     "The error of a run with a score per pixel is 100 % minus its mean IoU. A side output is upsampled to the image's "
@@ -46,12 +46,13 @@ def metrics(run: RunRecord) -> Section:
 def side_outputs(run: RunRecord) -> Section:
     """Return, for some test images, the image, its mask, every side output and the final one."""
     section = Section("Side outputs", SIDES, legend=legend(run))
-    scenes, truth = run.arrays.get("scenes", ()), run.arrays.get("truth", ())
+    scenes, truth = run.arrays.get("scenes", ())[:MOST_PICTURES], run.arrays.get("truth", ())
     names = [name for name in run.insight["dense"] if f"said/{name}" in run.arrays]
     section.columns = 2 + len(names)
+    said = {name: run.arrays[f"said/{name}"] for name in names}
     for index, (scene, mask) in enumerate(zip(scenes, truth, strict=False)):
         shown = {"image": scene, "truth": coloured(mask)}
-        shown |= {name: coloured(run.arrays[f"said/{name}"][index]) for name in names}
+        shown |= {name: coloured(said[name][index]) for name in names}
         for name, picture in shown.items():
             alt = f"Test image {index}: {name}"
             section.pictures.append(Picture(picture_uri(picture), alt, [name, f"test image {index}"]))

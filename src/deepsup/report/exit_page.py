@@ -8,7 +8,18 @@ from deepsup.report.insight_figures import picture_uri
 from deepsup.report.labels import NONE
 from deepsup.report.page import PageTable, Picture, Section
 from deepsup.report.read import RunRecord, read_run
-from deepsup.report.style import PAPER, PLAIN, SUPERVISED, WIDTH, Drawing, number, series, tidy
+from deepsup.report.style import (
+    MOST_PICTURES,
+    MOST_POINTS,
+    PAPER,
+    PLAIN,
+    SUPERVISED,
+    WIDTH,
+    Drawing,
+    number,
+    series,
+    tidy,
+)
 
 ABOUT = (
     "An image leaves at the first companion whose confidence is above its threshold; the others go on. Thresholds were "
@@ -27,7 +38,7 @@ def exit_section(run: RunRecord) -> Section:
     tables = [exit_table(run), speed_table(run)]
     section = Section("Early exits", ABOUT, tables=tables)
     section.show(draw_exit_curve(run), CURVE)
-    for each, image in zip(run.exits.get("shown", []), run.exit_images.get("images", ()), strict=False):
+    for each, image in zip(run.exits.get("shown", []), run.exit_images.get("images", ())[:MOST_PICTURES], strict=False):
         right = each["said"] == each["label"]
         words = f"{each['said']}, {'right' if right else 'it is ' + each['label']}"
         lines = [
@@ -63,7 +74,7 @@ def speed_table(run: RunRecord) -> PageTable:
 
 def draw_exit_curve(run: RunRecord) -> Drawing | None:
     """Draw error against measured time and against multiply-adds, both relative to the plain net."""
-    curve = run.exits.get("curve", [])
+    curve = run.exits.get("curve", [])[:MOST_POINTS]
     if not curve:
         return None
     error, plain = series(curve, "error"), number(run.exits["validation"]["plain_error"])

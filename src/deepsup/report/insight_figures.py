@@ -14,10 +14,11 @@ from PIL import Image
 
 from deepsup.report.names import width
 from deepsup.report.read import RunRecord
-from deepsup.report.style import INK, Drawing
+from deepsup.report.style import INK, MOST_PICTURES, Drawing
 
 KEPT = 30  # percent of the activations in a feature map, as in the paper's Fig. 3
 TILE, GAP = 54, 6  # pixels of a small picture, and between two
+MOST_CLASSES = 2048  # of a confusion matrix: its colours take 128 MiB
 NUMBERED_CLASSES = 12  # a confusion matrix of more classes shows only shades
 MISTAKES = "#9c2a00"
 WHITE_FROM = 0.68  # opacity above which white numbers are more readable, on light and dark backgrounds
@@ -27,7 +28,7 @@ def draw_confusion(run: RunRecord) -> Drawing | None:
     """Draw the confusion matrix of the output: true classes in rows, predicted classes in columns."""
     counts = np.array(run.insight.get("layers", {}).get("output", {}).get("confusion", []), dtype=float)
     classes = [str(each) for each in run.insight.get("classes", [])]
-    if counts.ndim != 2 or len(classes) != len(counts):
+    if counts.ndim != 2 or len(classes) != len(counts) or len(classes) > MOST_CLASSES:
         return None
     most = worst_confusion(counts, classes)
     side = min(8.0, max(3.6, 1.6 + 0.36 * len(classes)))
@@ -81,12 +82,14 @@ def draw_maps(runs: Sequence[RunRecord]) -> Drawing | None:
     if not inspected:
         return None
     layer, labels = inspected[0].insight["maps"]["layer"], inspected[0].insight["maps"]["labels"]
-    images, channels = inspected[0].arrays["images"], 3 if len(inspected) > 1 else 6
-    rows = [("image", [coloured(as_picture(image), "gray") for image in images])]
+    labels = labels[:MOST_PICTURES]
+    images, channels = inspected[0].arrays["images"][:MOST_PICTURES], 3 if len(inspected) > 1 else 6
+    rows = [("image", [tile(coloured(as_picture(image), "gray")) for image in images])]
     for run in inspected:
-        rows.append((f"{run.label}, all", [coloured(picture) for picture in run.arrays["merged"]]))
+        merged, maps = (run.arrays[name][:MOST_PICTURES] for name in ("merged", "maps"))
+        rows.append((f"{run.label}, all", [tile(coloured(picture)) for picture in merged]))
         for place, channel in enumerate(run.insight["maps"]["channels"][:channels]):
-            rows.append((f"map {channel}", [coloured(maps[place]) for maps in run.arrays["maps"]]))
+            rows.append((f"map {channel}", [tile(coloured(each[place])) for each in maps]))
     nets = " and ".join(run.label for run in inspected)
     alt = f"Feature maps of {layer}, {nets}: one image of each of {len(images)} classes, its top {KEPT} % activations."
     drawing = Drawing("feature-maps", alt, (0.42 * len(images) + 1.9, 0.42 * len(rows) + 0.5))
@@ -105,10 +108,10 @@ def draw_filters(run: RunRecord) -> Drawing | None:
     """Draw the filters of the first convolution."""
     if "filters" not in run.arrays:
         return None
-    filters = run.arrays["filters"]
+    filters = run.arrays["filters"][:MOST_PICTURES]
     height, width = filters.shape[2:]
     alt = f"The {len(filters)} filters of the first convolution of {run.name}, {height} by {width}."
-    pictures = [coloured(as_picture(stretched(each)), "gray") for each in filters]
+    pictures = [tile(coloured(as_picture(stretched(each)), "gray")) for each in filters]
     rows = [pictures[start : start + 10] for start in range(0, len(pictures), 10)]
     drawing = Drawing("filters", alt, (0.55 * len(rows[0]) + 0.1, 0.55 * len(rows) + 0.1))
     with drawing as axes:
@@ -117,14 +120,20 @@ def draw_filters(run: RunRecord) -> Drawing | None:
     return drawing
 
 
+def tile(picture: np.ndarray) -> np.ndarray:
+    """Return a picture [H,W,4] resized to a small square."""
+    down, across = (np.arange(TILE) * size // TILE for size in picture.shape[:2])
+    square: np.ndarray = picture[down][:, across]
+    return square
+
+
 def show_grid(axes: Any, rows: Sequence[Sequence[np.ndarray]]) -> None:
-    """Show pictures [H,W,4] in rows as one image, each resized to the same square, with transparent gaps."""
+    """Show small squares in rows as one image, with transparent gaps."""
     side = TILE + GAP
     sheet = np.zeros((len(rows) * side, len(rows[0]) * side, 4), np.uint8)
     for top, row in enumerate(rows):
         for left, picture in enumerate(row):
-            down, across = (np.arange(TILE) * size // TILE for size in picture.shape[:2])
-            sheet[top * side : top * side + TILE, left * side : left * side + TILE] = picture[down][:, across]
+            sheet[top * side : top * side + TILE, left * side : left * side + TILE] = picture
     axes.imshow(sheet, interpolation="nearest")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)

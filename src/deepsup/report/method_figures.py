@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from deepsup.report.read import Comparison
-from deepsup.report.style import INK, PAPER, WIDTH, Drawing, drawable, mark, number, series, tidy
+from deepsup.report.style import INK, MOST_POINTS, PAPER, WIDTH, Drawing, drawable, mark, number, series, tidy
 
 
 def draw_methods(comparison: Mapping[str, Any], folder: Path) -> Path:
@@ -95,8 +95,9 @@ def draw_epochs(comparison: Comparison) -> Drawing | None:
             length = min(len(line) for line in lines)
             values = np.array([line[:length] for line in lines]).mean(0)
             seen = np.isfinite(values)
-            style = mark(method) | {"markevery": max(1, length // 10)}
-            axes.plot(np.arange(1, length + 1)[seen], values[seen], label=method, **style)
+            step = 1 + length // MOST_POINTS
+            style = mark(method) | {"markevery": max(1, length // step // 10)}
+            axes.plot(np.arange(1, length + 1)[seen][::step], values[seen][::step], label=method, **style)
             drawn = True
         axes.set_ylim(bottom=0)
         tidy(axes, "epoch", what)

@@ -1,14 +1,16 @@
-"""Render sections of text, tables and figures as one self-contained HTML page."""
+"""Write sections of text, tables and figures as one self-contained HTML page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from deepsup.io import disk_errors_named, folder_below, printable
+from deepsup.io import disk_errors_named, folder_below, printable, whole_file
 from deepsup.report.style import Drawing
 
 
@@ -71,38 +73,52 @@ class Section:
         for figure in self.figures:
             figure.drawing.name = f"{name.replace('/', '-')}-{figure.drawing.name}"
 
+    def save(self, plots: Path, prefix: str) -> None:
+        """Write the figures to a folder; on the page their ids begin with a prefix."""
+        for place, figure in enumerate(self.figures):
+            figure.drawing.salt = f"{prefix}f{place}"
+            figure.drawing.save(plots)
+
+    def close(self) -> None:
+        """Give the memory of the figures back."""
+        for figure in self.figures:
+            figure.drawing.close()
+
     @property
     def empty(self) -> bool:
         """Whether the section has no content."""
         return not (self.text or self.cards or self.tables or self.figures or self.pictures or self.commands)
 
 
-def render(title: str, lead: Sequence[str], sections: Sequence[Section]) -> str:
-    """Return the page; every text in it is escaped.
+def write_page(title: str, lead: Sequence[str], sections: Iterable[Section], out: Path) -> None:
+    """Write the page, in which every text is escaped, and every figure as PNG and SVG into ``plots/`` beside it.
 
     lead: the paragraphs of the introduction.
+    sections: drawn one after the other and closed when they are written: many runs take no more memory than one.
     """
+    with disk_errors_named(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    plots = folder_below(out.parent, "plots")
     environment = Environment(
         loader=PackageLoader("deepsup.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=shown,
     )  # fmt: skip
-    parts = [section for section in sections if not section.empty]
-    for section, prefix in ((section, f"s{index}") for index, section in enumerate(parts)):
-        for place, figure in enumerate(section.figures):
-            figure.drawing.salt = f"{prefix}f{place}"
-    return environment.get_template("page.html.j2").render(title=title, lead=lead, sections=parts)
+    part, titles = environment.get_template("section.html.j2"), list[str]()
+    with TemporaryFile("w+", encoding="utf-8", newline="") as body:  # the titles stand above the sections
+        for section in sections:
+            if not section.empty:
+                section.save(plots, f"s{len(titles)}")
+                body.write(part.render(section=section, index=len(titles)))
+                titles.append(section.title)
+            section.close()
+        body.seek(0)
+        chunks = map(Markup, iter(partial(body.read, 2**20), ""))
+        page = environment.get_template("page.html.j2")
+        with whole_file(out) as file:
+            for text in page.generate(title=title, lead=lead, titles=titles, body=chunks):
+                file.write(text.encode())
 
 
 def shown(value: Any) -> Any:
     """Return what the page says for a value: control characters of names are spelled out."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def save_drawings(sections: Sequence[Section], folder: Path) -> None:
-    """Write every figure of the sections into ``plots/`` of a folder, as PNG and SVG."""
-    with disk_errors_named(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    plots = folder_below(folder, "plots")
-    for section in sections:
-        for figure in section.figures:
-            figure.drawing.save(plots)

@@ -9,7 +9,7 @@ import numpy as np
 
 from deepsup.io import write_whole
 from deepsup.report.layer_figures import draw_agreement
-from deepsup.report.page import PageTable, Section, render, save_drawings
+from deepsup.report.page import PageTable, Section, write_page
 from deepsup.report.read import RunRecord
 from deepsup.report.run_page import BY_LAYER, FIRST_RIGHT, mistakes, percent, plain
 from deepsup.report.style import SUPERVISED, WIDTH, Drawing, tidy
@@ -32,10 +32,8 @@ def write_probe_page(record: dict[str, Any], arrays: Mapping[str, np.ndarray], f
         arrays=dict(arrays),
     )  # fmt: skip
     sections = [label_section(run), output_section(run), mistakes(run)]
-    page = render(f"Linear probes of {record['model']}", [lead(record)], sections)
-    save_drawings(sections, folder)
+    write_page(f"Linear probes of {record['model']}", [lead(record)], sections, folder / "report.html")
     write_whole(folder / "probe.json", (json.dumps(record, indent=2) + "\n").encode())
-    write_whole(folder / "report.html", page.encode())
     return folder / "report.html"
 
 

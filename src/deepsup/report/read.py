@@ -1,5 +1,6 @@
 """A folder that deepsup left -> its records, whatever is missing in it: a run still going, or of an older version."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ import numpy as np
 
 from deepsup.config import current
 from deepsup.errors import ConfigError, RunError
-from deepsup.io import below, faults_named, read_json, read_yaml
-from deepsup.npz import read_arrays as arrays_of
+from deepsup.io import Budget, below, faults_named, read_json, read_yaml
+from deepsup.npz import StoredArrays
 from deepsup.runs.folder import RESULT, RunFolder
 
 REMEDY = "expected what deepsup wrote; train or inspect it again"
@@ -21,6 +22,8 @@ EXITS = {
 }  # fmt: skip
 COMPARISON = {"methods": {"*": {"runs?": [str]}}, "differences?": {"*": {}}, "config?": {}}
 
+MOST_LAYERS, MOST_METHODS = 500, 64
+"""What a page shows of one run, and of one comparison."""
 FILES = (
     "config.yaml", "environment.json", "metrics.jsonl", "result.json", "insight.json", "insight.npz", "inside.json",
     "inside.npz", "exits.json", "exits.npz",
@@ -51,11 +54,11 @@ class RunRecord:
     result: dict[str, Any] | None
     insight: dict[str, Any] = field(default_factory=dict)
     """What its layers know: see docs/insight.md."""
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Images and maps that belong to ``insight``."""
     exits: dict[str, Any] = field(default_factory=dict)
     """Its early exits: see docs/exits.md."""
-    exit_images: dict[str, np.ndarray] = field(default_factory=dict)
+    exit_images: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Images that leave at each of them."""
     own_label: str = ""
     """The label that distinguishes it from other runs of its method on a page."""
@@ -138,39 +141,55 @@ class SweepRecord:
         ]
 
 
-def read_sweep(folder: Path) -> SweepRecord:
+def read_sweep(folder: Path, budget: Budget | None = None) -> SweepRecord:
     """Read the folder of a sweep."""
-    return SweepRecord(folder.resolve().name, folder, read_json(below(folder, "sweep.json"), SWEEP, REMEDY))
+    return SweepRecord(folder.resolve().name, folder, read_json(below(folder, "sweep.json"), SWEEP, REMEDY, budget))
 
 
-def read_run(folder: Path) -> RunRecord:
-    """Read a run folder."""
+def read_run(folder: Path, budget: Budget | None = None) -> RunRecord:
+    """Read a run folder, within the memory that is left for a page."""
+    budget = budget or Budget()
     run = RunFolder(folder)
     if not run.exists:
         _ = run.config  # says what is missing
     for name in FILES:
         below(folder, name)
+    insight = read_object(run.insight_file(".json"), budget) or {}
+    for key in ("layers", "probes", "agreement", "probe_agreement"):
+        if isinstance(insight.get(key), dict) and len(insight[key]) > MOST_LAYERS:
+            raise RunError(
+                f"{run.insight_file('.json')} names {len(insight[key]):,} {key}; expected at most {MOST_LAYERS}"
+            )
     return RunRecord(
         name=run.name,
         folder=folder,
         config=read_settings(folder / "config.yaml"),
-        environment=read_object(folder / "environment.json") or {},
-        metrics=run.metrics,
-        result=read_object(folder / "result.json", OLDER_RESULT),
-        insight=read_object(run.insight_file(".json")) or {},
-        arrays=read_arrays(run.insight_file(".npz")),
-        exits=read_object(folder / "exits.json", EXITS) or {},
-        exit_images=read_arrays(folder / "exits.npz"),
+        environment=read_object(folder / "environment.json", budget) or {},
+        metrics=run.read_metrics(budget),
+        result=read_object(folder / "result.json", budget, OLDER_RESULT),
+        insight=insight,
+        arrays=stored_arrays(run.insight_file(".npz")),
+        exits=read_object(folder / "exits.json", budget, EXITS) or {},
+        exit_images=stored_arrays(folder / "exits.npz"),
     )
 
 
-def read_comparison(folder: Path) -> Comparison:
-    """Read the folder of a comparison."""
-    table = read_json(below(folder, "comparison.json"), COMPARISON, "expected what deepsup compare wrote")
-    runs = {}
+def read_comparison(folder: Path, budget: Budget | None = None) -> Comparison:
+    """Read the folder of a comparison; each run once, however often it is named."""
+    budget = budget or Budget()
+    table = read_json(below(folder, "comparison.json"), COMPARISON, "expected what deepsup compare wrote", budget)
+    if len(table["methods"]) > MOST_METHODS:
+        raise RunError(
+            f"{folder / 'comparison.json'} has {len(table['methods']):,} methods; expected at most {MOST_METHODS}"
+        )
+    runs, known = {}, dict[Path, RunRecord]()
     for method in table["methods"]:
-        folders = [below(folder, name) for name in table["methods"][method].get("runs", [])]
-        runs[method] = [read_run(each) for each in folders if RunFolder(each).exists]
+        runs[method] = list[RunRecord]()
+        for name in dict.fromkeys(table["methods"][method].get("runs", [])):
+            path = below(folder, name)
+            if path not in known and RunFolder(path).exists:
+                known[path] = read_run(path, budget)
+            runs[method] += [known[path]] if path in known else []
     return Comparison(folder.resolve().name, folder, table, runs)
 
 
@@ -183,14 +202,14 @@ def read_settings(path: Path) -> dict[str, Any]:
             raise RunError(f"cannot read the config of a run: {error}") from error
 
 
-def read_object(path: Path, shape: Any = None) -> dict[str, Any] | None:
+def read_object(path: Path, budget: Budget, shape: Any = None) -> dict[str, Any] | None:
     """Read an object, or nothing where there is no such file."""
-    return read_json(path, shape, REMEDY) if path.is_file() else None
+    return read_json(path, shape, REMEDY, budget) if path.is_file() else None
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of a file, none where there is no such file."""
+def stored_arrays(path: Path) -> Mapping[str, np.ndarray]:
+    """Return the arrays of a file, each read when it is drawn; none where there is no such file."""
     if not path.is_file():
         return {}
     with faults_named(path, RunError, "expected what deepsup inspect wrote; run it again"):
-        return arrays_of(path)
+        return StoredArrays(path)

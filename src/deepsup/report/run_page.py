@@ -13,7 +13,7 @@ from deepsup.report.exit_page import exit_section
 from deepsup.report.labels import NONE, shown
 from deepsup.report.page import PageTable, Picture, Section
 from deepsup.report.read import RunRecord
-from deepsup.report.style import number
+from deepsup.report.style import MOST_PICTURES, number
 from deepsup.runs.shares import shares_line
 
 PROBES = (
@@ -34,6 +34,8 @@ CONFUSION = (
     "Test images: rows are true classes, columns predicted classes. Grey is right. Red is wrong: the stronger the "
     "colour, the larger the share of that class."
 )
+MOST_SIDE_BY_SIDE = 12
+"""Runs in a figure that shows them beside each other."""
 INSPECT = "Not recorded in this run; deepsup inspect adds it."
 
 
@@ -178,7 +180,7 @@ def mistakes(run: RunRecord) -> Section:
     absent = run.insight.get("absent", [])
     if absent:
         section.text = f"No test image of: {', '.join(map(str, absent))}."
-    images = run.arrays.get("mistakes", ())
+    images = run.arrays.get("mistakes", ())[:MOST_PICTURES]
     for each, image in zip(run.insight.get("mistakes", []), images, strict=False):
         said = [f"{each['label']} classified as {each['said']}", f"confidence {plain(each['confidence'])}"]
         hidden = [f"{layer}: {label}" for layer, label in each.get("layers", {}).items()]
@@ -220,6 +222,9 @@ def side_by_side(runs: Sequence[RunRecord]) -> list[Section]:
     other = [key for key in keys if len({shown(run.config.get(key)) for run in runs}) > 1]
     differ = [[key, *(shown(run.config.get(key)) for run in runs)] for key in other]
     section = Section("Side by side", tables=[PageTable(head, rows)])
+    if len(runs) > MOST_SIDE_BY_SIDE:
+        section.text = f"The figures show the first {MOST_SIDE_BY_SIDE} of {len(runs)} runs."
+        runs = runs[:MOST_SIDE_BY_SIDE]
     if differ:
         section.tables.append(PageTable(["setting", *head[1:]], differ))
     section.show(layers.draw_layers({run.label: [run] for run in runs}), BY_LAYER)

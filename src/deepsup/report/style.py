@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -17,6 +18,7 @@ from matplotlib.text import Text
 
 from deepsup.io import disk_errors_named, file_name, printable, whole_file, write_whole
 from deepsup.report.names import FONTS, drawable_name, has_glyphs, shorten
+from deepsup.report.read import MOST_LAYERS
 
 # Okabe and Ito's colours for colour-blind readers, without those too pale on white or black
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
@@ -28,6 +30,8 @@ WIDTH = 4.8
 INK, PAPER = "#2b2f36", "#fefefe"
 # in every figure: blue and filled is a net with companions, grey and hollow a plain net
 SUPERVISED, PLAIN = "#0072b2", "#7a828e"
+# what a figure shows at most; a file of a stranger can name more
+MOST_LINES, MOST_POINTS, MOST_PICTURES = 64, 4000, 60
 XML = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 _LOOK: Any = {
@@ -107,6 +111,11 @@ class Drawing:
         name = file_name(self.name)
         write_whole(folder / f"{name}.svg", f"{XML}{head}{end}{white}{rest}".encode())
         return self.save_png(folder / f"{name}.png")
+
+    def close(self) -> None:
+        """Give the memory of the figure back; it cannot be drawn again."""
+        self.figure.clear()
+        self.__dict__.pop("_drawn", None)
 
     def save_png(self, path: Path) -> Path:
         """Write only the PNG, on white; return its path."""
@@ -189,8 +198,18 @@ def series(records: Sequence[Mapping[str, Any]], key: str) -> list[float]:
 def series_by_layer(records: Sequence[Mapping[str, Any]], key: str) -> dict[str, list[float]]:
     """Return layer -> one value per epoch, for a key with one value per layer."""
     epochs = [record.get(key) or {} for record in records]
-    layers = list(dict.fromkeys(layer for each in epochs for layer in each))
+    layers = list(islice(dict.fromkeys(layer for each in epochs for layer in each), MOST_LAYERS))
     return {layer: [number(each.get(layer)) for each in epochs] for layer in layers}
+
+
+def thinned(values: Sequence[float]) -> tuple[Sequence[int], Sequence[float]]:
+    """Return the epochs, from 1, and the values to draw: of a very long training evenly chosen ones.
+
+    >>> thinned([0.5, 0.25])
+    (range(1, 3), [0.5, 0.25])
+    """
+    step = 1 + len(values) // MOST_POINTS
+    return range(1, len(values) + 1, step), values[::step]
 
 
 def drawable(values: Sequence[float]) -> bool:

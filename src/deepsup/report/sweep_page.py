@@ -1,6 +1,7 @@
 """The sections of the page about a sweep: the winners, how they were found, and which settings matter."""
 
 import shlex
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from deepsup.report.labels import NONE, shown
 from deepsup.report.page import PageTable, Section
 from deepsup.report.read import SweepRecord
 from deepsup.report.run_page import percent
-from deepsup.report.style import number
+from deepsup.report.style import MOST_LINES, number
 
 BEST = 10
 """Trials in the table of the best."""
@@ -135,7 +136,7 @@ def importance(sweep: SweepRecord) -> Section:
 def slices(sweep: SweepRecord) -> Section:
     """Return the error over each setting."""
     section = Section("The error over each setting", "Filled: with companions. Hollow: the plain net.")
-    for name in sweep.space:
+    for name in islice(sweep.space, MOST_LINES):
         section.show(figures.draw_slice(sweep, name), f"Trials by {name.replace('_', ' ')}.")
     return section
 
@@ -161,7 +162,9 @@ def next_step(sweep: SweepRecord) -> Section:
     section = Section("What to try next")
     config = sweep.table["best"].get("config")
     if config:
-        train = shlex.join(["deepsup", "train", "--config", config, "--out", f"{sweep.folder}-best"])
+        train = shlex.join(
+            ["deepsup", "train", "--config", str(sweep.folder / Path(config).name), "--out", f"{sweep.folder}-best"]
+        )
         section.commands.append(("Train the best settings again, on all images:", train))
     more = shlex.join(["deepsup", "sweep", "--out", str(sweep.folder), "--resume", "--trials",
                        str(2 * max(each["trials"] for each in sweep.methods.values()))])  # fmt: skip

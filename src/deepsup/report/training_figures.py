@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from deepsup.report.read import RunRecord
-from deepsup.report.style import INK, WIDTH, Drawing, drawable, look, series, series_by_layer, tidy
+from deepsup.report.style import INK, MOST_LINES, WIDTH, Drawing, drawable, look, series, series_by_layer, thinned, tidy
 
 
 def draw_layer_errors(run: RunRecord) -> Drawing | None:
@@ -77,14 +78,15 @@ def draw_lines(
     run: RunRecord, name: str, alt: str, lines: dict[str, list[float]], ylabel: str, log: bool = False
 ) -> Drawing | None:
     """Draw one line per name with numbers; return None if there is none."""
-    lines = {each: values for each, values in lines.items() if drawable(values)}
+    lines = dict(islice(((each, values) for each, values in lines.items() if drawable(values)), MOST_LINES))
     if not lines:
         return None
     drawing = Drawing(name, alt)
     with drawing as axes:
         for index, (each, values) in enumerate(lines.items()):
-            style = look(index, run.supervised) | {"markevery": max(1, len(values) // 12)}
-            axes.plot(range(1, len(values) + 1), values, label=each, **style)
+            epochs, points = thinned(values)
+            style = look(index, run.supervised) | {"markevery": max(1, len(points) // 12)}
+            axes.plot(epochs, points, label=each, **style)
         positive = any(value > 0 for values in lines.values() for value in values)
         if log and positive:
             axes.set_yscale("log")

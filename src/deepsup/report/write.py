@@ -1,16 +1,17 @@
 """Write one HTML page about runs, comparisons and sweeps."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from deepsup.errors import RunError
-from deepsup.io import faults_named, write_whole
+from deepsup.io import Budget, faults_named
 from deepsup.report.comparison_page import comparison_lead, comparison_sections, comparison_title
 from deepsup.report.labels import labelled, unique_names
 from deepsup.report.method_figures import draw_sizes
-from deepsup.report.page import Section, render, save_drawings
+from deepsup.report.page import Section, write_page
 from deepsup.report.read import Comparison, RunRecord, SweepRecord, read_comparison, read_run, read_sweep
 from deepsup.report.run_page import run_lead, run_sections, run_title, several_lead, side_by_side
 from deepsup.report.sweep_page import sweep_lead, sweep_sections, sweep_title
@@ -25,43 +26,44 @@ def write_report(folders: Sequence[str | os.PathLike[str]], out: Path | None = N
     paths = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
     if not paths:
         raise RunError("no run given; expected at least one folder of deepsup train, compare or sweep")
+    out = out or paths[0] / "report.html"
     # records of the right types can still contradict each other, which shows only when they are drawn
     with faults_named(" and ".join(map(str, paths)), RunError, "expected records that deepsup wrote; inspect it again"):
-        sections, page = drawn(paths)
-    out = out or paths[0] / "report.html"
-    save_drawings(sections, out.parent)
-    write_whole(out, page.encode())
+        write(paths, out)
     return out
 
 
-def drawn(paths: Sequence[Path]) -> tuple[list[Section], str]:
-    """Return the sections of the page and its HTML."""
+def write(paths: Sequence[Path], out: Path) -> None:
+    """Read the folders and write the page about them."""
+    budget = Budget()  # of all records on the page
     compared = [path for path in paths if (path / "comparison.json").is_file()]
     swept = [path for path in paths if (path / "sweep.json").is_file()]
-    names = unique_names(compared)
-    comparisons = [replace(read_comparison(path), name=name) for path, name in zip(compared, names, strict=True)]
-    sweeps = [replace(read_sweep(path), name=name) for path, name in zip(swept, unique_names(swept), strict=True)]
-    runs = labelled([read_run(path) for path in paths if path not in (*compared, *swept)])
-    sections = [each for one in sweeps for each in sweep_sections(one, several=len(paths) > 1)]
-    sections += all_sections(comparisons, runs)
+    named = zip(compared, unique_names(compared), strict=True)
+    comparisons = [replace(read_comparison(path, budget), name=name) for path, name in named]
+    sweeps = [
+        replace(read_sweep(path, budget), name=name) for path, name in zip(swept, unique_names(swept), strict=True)
+    ]
+    runs = labelled([read_run(path, budget) for path in paths if path not in (*compared, *swept)])
     leads = [sweep_lead(one) for one in sweeps] + lead_of(comparisons, runs)
-    return sections, render(title_of(sweeps, comparisons, runs), leads, sections)
+    sections = chain(
+        (each for one in sweeps for each in sweep_sections(one, several=len(paths) > 1)),
+        all_sections(comparisons, runs),
+    )
+    write_page(title_of(sweeps, comparisons, runs), leads, sections, out)
 
 
-def all_sections(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> list[Section]:
-    """Return the sections of the page, most important first."""
-    sections: list[Section] = []
+def all_sections(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> Iterator[Section]:
+    """Yield the sections of the page, most important first."""
     if len(comparisons) > 1:
         sizes = Section("Error against the size of the training set")
         sizes.show(draw_sizes(comparisons), "Mean and standard deviation over seeds, as in the paper's Fig. 2b.")
-        sections.append(sizes)
+        yield sizes
     for comparison in comparisons:
-        sections += comparison_sections(comparison, several=len(comparisons) > 1)
+        yield from comparison_sections(comparison, several=len(comparisons) > 1)
     if len(runs) > 1:
-        sections += side_by_side(runs)
+        yield from side_by_side(runs)
     for run in runs:
-        sections += run_sections(run, several=len(runs) + len(comparisons) > 1)
-    return sections
+        yield from run_sections(run, several=len(runs) + len(comparisons) > 1)
 
 
 def title_of(sweeps: Sequence[SweepRecord], comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> str:

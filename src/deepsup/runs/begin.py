@@ -12,8 +12,8 @@ from deepsup.data import NAMED
 from deepsup.errors import RunError
 from deepsup.runs.folder import RunFolder
 
-# what may change when a run is resumed: nothing that its results depend on
-FREE = frozenset({"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep", "snapshots"})
+# what may change when a run is resumed: nothing that its results depend on; of start_from the weights are compared
+FREE = frozenset({"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep", "snapshots", "start_from"})
 # what may also change after a divergence; the change is recorded
 MENDING = frozenset({"lr", "head_lr", "alpha"})
 

@@ -9,6 +9,7 @@ from deepsup.errors import RunError
 from deepsup.io import below
 from deepsup.runs.begin import FREE, MENDING, check_same
 from deepsup.runs.folder import RunFolder
+from deepsup.runs.starting_weights import GONE
 from deepsup.training import Callback, checkpoint
 from deepsup.training.loop import Training
 
@@ -84,6 +85,8 @@ class Checkpointing(Callback):
                 f"{self.run.folder} was begun with other training images or classes than {config.data.source} "
                 f"holds now; expected the same; bring them back, or choose another --out"
             )
+        if self.facts.get("start") == GONE and "start" in state:
+            self.facts["start"] = state["start"]  # its weights were taken long ago
         if state.get("start") != self.facts.get("start"):
             raise RunError(
                 f"{self.run.folder} was begun with other weights than {config.network.start_from} holds now; expected "

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +31,22 @@ from deepsup.config import Config
 from deepsup.errors import RunError
 from deepsup.io import (
     MOST_JSON,
+    Budget,
     append_line,
     check,
-    decoded,
     disk_errors_named,
     faults_named,
     folder_below,
-    read_bounded,
     read_json,
     read_yaml,
     remove,
+    size_of_regular,
+    whole_file,
     write_whole,
 )
 
+MOST_METRICS, MOST_EPOCHS = 2**27, 2**18
+"""Bytes and lines of the metrics that are read at once."""
 _NUMBER = (float, type(None))
 RESULT = {
     "error": _NUMBER, "companions": {"*": float}, "epochs": int, "seconds": float, "validation_error?": _NUMBER,
@@ -136,18 +141,31 @@ class RunFolder:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """One record per epoch, in order; a line that is damaged, as a crash can leave one, is left out."""
-        path = self.folder / "metrics.jsonl"
+        return self.read_metrics(Budget())
+
+    def read_metrics(self, budget: Budget) -> list[dict[str, Any]]:
+        """Return the records of the epochs, as far as there is memory for them."""
+        path, lines = self.folder / "metrics.jsonl", count(1)
         if not path.is_file():
             return []
         with faults_named(path, RunError, "expected one JSON object per epoch"):
-            lines = read_bounded(path, MOST_JSON).splitlines()
-        records = []
-        for line in lines:
-            with suppress(ValueError, RecursionError):
-                record = decoded(line)
-                check(record, {"epoch": int})
-                records.append(record)
+            if size_of_regular(path) > MOST_METRICS:
+                raise ValueError(f"it has more than {MOST_METRICS:,} bytes")
+            records = []
+            for line in self.lines_of_metrics():
+                if next(lines) > MOST_EPOCHS:
+                    raise ValueError(f"it has more than {MOST_EPOCHS:,} lines")
+                budget.spend(line)
+                if (record := record_of(line)) is not None:
+                    records.append(record)
         return records
+
+    def lines_of_metrics(self) -> Iterator[bytes]:
+        """Yield the lines of a file of metrics of any length; none where there is none."""
+        path = self.folder / "metrics.jsonl"
+        if path.is_file():
+            with path.open("rb") as file:
+                yield from iter(partial(file.readline, MOST_JSON), b"")
 
     @property
     def checkpoints(self) -> Path:
@@ -163,6 +181,11 @@ class RunFolder:
     def model(self) -> Path:
         """The trained net."""
         return self.folder / "model.safetensors"
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs have a record."""
+        return sum(record_of(line) is not None for line in self.lines_of_metrics())
 
     def insight_file(self, suffix: str) -> Path:
         """The file of what the layers know, ``.json`` or ``.npz``; runs of older versions call it ``inside``."""
@@ -189,8 +212,11 @@ class RunFolder:
 
     def keep_metrics(self, epochs: int) -> None:
         """Drop the records from epoch ``epochs`` on: a resumed run writes them again."""
-        kept = [record for record in self.metrics if record["epoch"] < epochs]
-        write_whole(self.folder / "metrics.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+        with whole_file(self.folder / "metrics.jsonl") as file:
+            for line in self.lines_of_metrics():
+                record = record_of(line)
+                if record is not None and record["epoch"] < epochs:
+                    file.write(line.rstrip(b"\n") + b"\n")
 
     def _has(self, name: str) -> bool:
         path = self.folder / name
@@ -199,3 +225,12 @@ class RunFolder:
 
     def _read(self, name: str, shape: Any = None) -> dict[str, Any]:
         return read_json(self.folder / name, shape, "expected a folder that deepsup made")
+
+
+def record_of(line: bytes) -> dict[str, Any] | None:
+    """Return the record in a line of metrics; None where it is damaged."""
+    with suppress(ValueError, RecursionError):
+        record: dict[str, Any] = json.loads(line)
+        check(record, {"epoch": int})
+        return record
+    return None

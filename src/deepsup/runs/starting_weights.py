@@ -1,6 +1,7 @@
 """Start a run from the trunk of another one: all its weights but those of the last layer, which is drawn anew."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from torch import Tensor
 
@@ -10,14 +11,21 @@ from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import digest_of, part_of, read_model
 from deepsup.supervision import DeeplySupervised
 
+GONE = "gone"
+"""In place of a digest: the run to start from is no longer there."""
 
-def start_trunk(net: DeeplySupervised, config: Config) -> str | None:
+
+def start_trunk(net: DeeplySupervised, config: Config, begun: bool = False) -> str | None:
     """Give the trunk the weights of the run that ``start_from`` names; return their digest, or None without a run.
 
     The last layer keeps what was drawn, since its classes are others. Companions are never carried over.
+
+    begun: whether the training goes on from a checkpoint, so that the run to start from may be gone.
     """
     if config.network.start_from is None:
         return None
+    if begun and not Path(config.network.start_from).exists():
+        return GONE
     where = f"start_from={config.network.start_from}"
     try:
         about, tensors = read_model(RunFolder(config.network.start_from))

@@ -109,14 +109,14 @@ class Trainer:
         check_kind(config, self.data, net)
         if any(isinstance(layer, WhiteningConv2d) for layer in net.modules()):
             fit_whitening(net.trunk, self.normalize(to_tensor(whitening_images(config, self.data.train))))
-        self.start = start_trunk(net, config)
+        start = start_trunk(net, config, begun=bool(checkpoint.all_steps(run.checkpoints)))
         torch.manual_seed(1_000_003 * (config.run.seed + 1) + processes.rank)  # each process its own dropout
         batches = build_batches(config, self.data, self.normalize, processes)
         self.training = Training(config, net, batches, processes, run.folder)
         self.measuring = Measuring(run, self.data, self.normalize)
         facts = {"classes": list(self.data.classes), "shape": list(self.data.shape)}
         facts |= {"data": digest(self.data), "normalize": self.normalize.state()}
-        facts |= {} if self.start is None else {"start": self.start}
+        facts |= {} if start is None else {"start": start}
         self.checkpointing = Checkpointing(run, facts)
 
     def train(self, callbacks: Sequence[Callback] = ()) -> None:
@@ -193,14 +193,14 @@ class Trainer:
         """Return what ``result.json`` says besides the errors."""
         training = self.training
         return {
-            "epochs": len(self.run.metrics),
+            "epochs": self.run.epochs,
             "steps": training.iteration,
             "limited": training.epoch < self.config.total_epochs,
             "seconds": round(self.checkpointing.seconds, 3),
             "train_images": len(self.data.train),
             "test_images": len(self.data.test),
             "best_epoch": training.best_epoch if training.best_epoch >= 0 else None,
-        } | ({} if self.start is None else {"start": self.start})
+        } | {key: value for key, value in self.checkpointing.facts.items() if key == "start"}
 
 
 def check_kind(config: Config, data: Dataset, net: DeeplySupervised) -> None:

@@ -15,7 +15,7 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from deepsup.config import Config
-from deepsup.io import below, check
+from deepsup.io import below, check, file_name
 from deepsup.runs.lock import LockedError, owned
 from deepsup.studies.space import Choice, Range, Space, contains, name_of_choice, own_value
 from deepsup.studies.study_storage import storage_named, storage_of
@@ -117,7 +117,7 @@ class Search:
         if owner is None:
             begun = trial.datetime_start or datetime.now()
             return time.time() - begun.timestamp() < UNOWNED
-        return owner != self.owner and is_owned(below(self.folder, ".drivers", owner))
+        return owner != self.owner and is_owned(below(self.folder, ".drivers", file_name(str(owner))))
 
     def others(self) -> int:
         """Return how many trials other processes are training."""

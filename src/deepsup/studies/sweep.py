@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from deepsup.config import Config
 from deepsup.errors import ConfigError, TrainingError
-from deepsup.io import below, write_whole
+from deepsup.io import below, file_name, write_whole
 from deepsup.runs.lock import owned
 from deepsup.runs.train import on_error_resume
 from deepsup.studies.compare import check_device
@@ -64,7 +64,7 @@ def sweep(
     check_arguments(config, trials, budget, seeds)
     folder = Path(out)
     with on_error_resume(), ExitStack() as stack:
-        owner = f"{platform.node()}-{os.getpid()}-{uuid4().hex[:8]}"
+        owner = file_name(f"{platform.node()}-{os.getpid()}-{uuid4().hex[:8]}")
         with alone(below(folder, ".setup")):
             made = prepared(config, folder, None if space is None else Path(space), storage, resume)
             stack.enter_context(owned(below(folder, ".drivers", owner), Processes()))

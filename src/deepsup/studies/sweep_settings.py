@@ -12,12 +12,14 @@ from uuid import uuid4
 
 from deepsup.config import Config
 from deepsup.errors import ConfigError, RunError
-from deepsup.io import faults_named, read_json, write_whole
+from deepsup.io import below, faults_named, read_json, size_of_regular, write_whole
 from deepsup.runs.begin import with_whole_path
 from deepsup.runs.lock import LockedError, owned
 from deepsup.studies.space import Space, check_buildable, default_space, parsed, read_space
 from deepsup.training.distributed import Processes
 
+SQLITE = "sqlite:///"
+DEFAULT = f"{SQLITE}study.db"
 SETTINGS = {"id": str, "config": {}, "space": {}, "storage?": (str, type(None))}
 
 
@@ -42,8 +44,7 @@ def prepared(config: Config | None, folder: Path, space: Path | None, storage: s
     taps = check_buildable({}, config)
     found = default_space(config, taps) if space is None else read_space(space, config)
     check_buildable(found, config)
-    where = storage or f"sqlite:///{folder.absolute() / 'study.db'}"
-    made = Sweep(uuid4().hex[:12], config, found, absolute(where))
+    made = Sweep(uuid4().hex[:12], config, found, placed(DEFAULT, folder) if storage is None else absolute(storage))
     open_storage(made.storage)
     record(path, made)
     return made
@@ -60,8 +61,11 @@ def record(path: Path, made: Sweep) -> None:
     from deepsup.studies.study_storage import has_password
 
     space = {name: each.to_dict() for name, each in made.space.items()}
-    storage = None if has_password(made.storage) else made.storage
-    kept = {"id": made.id, "config": made.config.to_dict(), "space": space, "storage": storage}
+    storage = None if has_password(made.storage) else inside(made.storage, path.parent)
+    config = made.config.to_dict()
+    if made.config.network.start_from is not None:
+        config["start_from"] = inside(made.config.network.start_from, path.parent)
+    kept = {"id": made.id, "config": config, "space": space, "storage": storage}
     write_whole(path, (json.dumps(kept, indent=1) + "\n").encode())
 
 
@@ -70,12 +74,16 @@ def continued(path: Path, config: Config | None, space: Path | None, storage: st
     kept = read_json(path, SETTINGS, "expected what deepsup sweep wrote")
     with faults_named(path, RunError, "expected what deepsup sweep wrote"):
         held = Config.from_dict(kept["config"], str(path))
+        if held.network.start_from is not None:
+            held = held.replace(start_from=placed(held.network.start_from, path.parent))
         ranges = {name: parsed(name, each, held, str(path)) for name, each in kept["space"].items()}
     if config is None and ":" in held.network.name:
         raise RunError(
             f"{path} names a network that is not part of deepsup, {held.network.name}; it is not imported unless you "
             f"name it too: give the settings of the sweep again, with --network {held.network.name}"
         )
+    if config is not None:
+        held = held.replace(start_from=with_whole_path(config).network.start_from)  # its weights are compared instead
     mine, theirs = (held if config is None else with_whole_path(supervised(config))).to_dict(), held.to_dict()
     other = [name for name, value in mine.items() if value != theirs[name]]
     if other:
@@ -83,11 +91,11 @@ def continued(path: Path, config: Config | None, space: Path | None, storage: st
         raise RunError(f"{path.parent} searches around another config ({changes}); choose another --out")
     if space is not None and read_space(space, held) != ranges:
         raise RunError(f"{path.parent} searches another space than {space}; leave --space out, or choose another --out")
-    where = storage or kept.get("storage")
-    if where is None:
+    if storage is None and kept.get("storage") is None:
         raise RunError(f"{path.parent} has its trials in a database with a password; give its URL again: --storage URL")
-    open_storage(absolute(where), kept["id"])
-    return Sweep(kept["id"], held, ranges, absolute(where))
+    where = placed(kept["storage"], path.parent) if storage is None else absolute(storage)
+    open_storage(where, kept["id"])
+    return Sweep(kept["id"], held, ranges, where)
 
 
 def open_storage(where: str, id_: str | None = None) -> None:
@@ -99,6 +107,8 @@ def open_storage(where: str, id_: str | None = None) -> None:
             f'deepsup sweep needs the package {error.name}, which is not installed; pip install "deepsup[sweep]"'
         ) from error
     with storage_named(where):
+        if (file := parted(where)[1]) and Path(file).exists():
+            size_of_regular(file)
         names = [study.study_name for study in storage_of(where).get_all_studies()]
     if id_ is not None and not any(id_ in name for name in names):
         raise RunError(
@@ -107,9 +117,39 @@ def open_storage(where: str, id_: str | None = None) -> None:
         )
 
 
+def parted(where: str) -> tuple[str, str]:
+    """Return a storage as the beginning of its URL and its file; without a file where it is another database."""
+    if "://" not in where:
+        return "", where
+    return (SQLITE, where.removeprefix(SQLITE)) if where.startswith(SQLITE) and ":memory:" not in where else (where, "")
+
+
 def absolute(where: str) -> str:
     """Return a storage that means the same from every current folder."""
-    return where if "://" in where else str(Path(where).absolute())
+    url, file = parted(where)
+    return url + (str(Path(file).absolute()) if file else "")
+
+
+def inside(where: str, folder: Path) -> str:
+    """Return a storage or a path as the folder of a sweep records it: relative where it lies in it, so it moves."""
+    url, file = parted(where)
+    path = Path(file)
+    return url + str(path.relative_to(folder.absolute())) if file and path.is_relative_to(folder.absolute()) else where
+
+
+def placed(where: str, folder: Path) -> str:
+    """Return what a folder has recorded as an absolute path, wherever the folder lies now."""
+    url, file = parted(where)
+    if not file:
+        return where
+    path = Path(file)
+    if path.is_absolute() and path.name == Path(parted(DEFAULT)[1]).name and (folder / path.name).is_file():
+        path = Path(path.name)  # older versions recorded where it was then
+    if path.is_absolute():
+        return where
+    for beside in ("", "-journal", "-wal", "-shm") if url else ("",):  # SQLite's own files beside it
+        below(folder, f"{path}{beside}")
+    return url + str(below(folder, str(path)).absolute())
 
 
 @contextmanager

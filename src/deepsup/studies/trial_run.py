@@ -51,7 +51,7 @@ def run_trial(task: TrialTask, threads: int, keep_memory: bool = False) -> dict[
     began, deadline = time.monotonic(), Deadline(task.deadline)
 
     def ended(state: str, error: float | None = None, why: str = "") -> dict[str, Any]:
-        epochs = len(RunFolder(task.folder).metrics)
+        epochs = RunFolder(task.folder).epochs
         seconds = round(time.monotonic() - began, 3)
         return {"state": state, "validation_error": error, "epochs": epochs, "seconds": seconds, "why": why}
 
