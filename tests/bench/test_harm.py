@@ -11,6 +11,7 @@ import torch
 from deepsup.bench import harm
 from deepsup.bench.harm import Budget, Cell
 from deepsup.bench.models import LENGTH, MODELS, VOCABULARY
+from deepsup.report.harm_figure import alt_text, draw_harm
 
 # torch's own, of the fast path of nn.TransformerEncoder
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage:UserWarning")
@@ -101,3 +102,19 @@ def test_it_goes_on_with_what_is_missing(processes: bool, tmp_path: Path, monkey
     other = dict(harm.known(out, Budget(samples=41)))
     assert other == {}  # another budget is another measurement
     assert json.loads(out.read_text().splitlines()[0])["model"] == "MLP"
+
+
+def test_the_figure_says_in_words_what_it_shows(tmp_path: Path) -> None:
+    """Two models that train, at ratios 0.5 and 1.2, and one that does not."""
+    errors = {
+        Cell(model, "SGD 0.1", 0, on): error
+        for model, plain, ours in (("CNN", 10.0, 5.0), ("MLP", 10.0, 12.0), ("ViT", 90.0, 9.0))
+        for on, error in ((False, plain), (True, ours))
+    }
+    record = harm.summary(errors, TINY)
+    picture = draw_harm(record, tmp_path)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "of the 2 in which the plain model trains, 1 are below 1" in alt_text(record["rows"])
+    assert "smallest ratio is 0.50, the largest 1.20" in alt_text(record["rows"])
+    drawn = picture.with_suffix(".svg").read_text()
+    assert all(model in drawn for model in ("CNN", "MLP", "ViT"))

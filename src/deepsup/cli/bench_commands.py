@@ -116,7 +116,17 @@ def harm(
     with counting("trainings") as watch:
         record = measure_harm(Budget(), cells, out.with_suffix(".jsonl"), jobs, watch)
     write_record(out, record)
-    show(record, _harm_text(record, out), json)
+    lines = [_harm_text(record, out), *_harm_figure(record, out)]
+    show(record, "\n".join(lines), json)
+
+
+def _harm_figure(record: dict[str, Any], out: Path) -> list[str]:
+    """Draw the record beside it; return the line that says where, none where what draws it is not installed."""
+    try:
+        from deepsup.report import draw_harm
+    except ImportError:
+        return []
+    return [f"figure: {draw_harm(record, out.parent, out.stem)}"]
 
 
 def _harm_text(record: dict[str, Any], out: Path) -> str:
