@@ -55,20 +55,23 @@ def told(rows: list[dict], **more: list[dict]) -> str:
     return section(record | more, Path())
 
 
-def test_results_md_and_the_readme_are_what_the_records_say(tmp_path: Path) -> None:
+def test_results_md_and_the_page_on_when_are_what_the_records_say(tmp_path: Path) -> None:
     shutil.copytree(PROJECT / "results", tmp_path / "results")
-    shutil.copy(PROJECT / "README.md", tmp_path)
+    (tmp_path / "docs").mkdir()
+    shutil.copy(PROJECT / "docs" / "when.md", tmp_path / "docs")
     summarise(tmp_path / "results")
     assert (tmp_path / "RESULTS.md").read_text() == (PROJECT / "RESULTS.md").read_text()
-    assert (tmp_path / "README.md").read_text() == (PROJECT / "README.md").read_text()
+    assert (tmp_path / "docs" / "when.md").read_text() == (PROJECT / "docs" / "when.md").read_text()
 
 
-def test_the_readme_has_a_block_and_only_that_changes(tmp_path: Path) -> None:
+def test_a_page_has_a_block_and_only_that_changes(tmp_path: Path) -> None:
     shutil.copytree(PROJECT / "results", tmp_path / "results")
-    (tmp_path / "README.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs" / "when.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     summarise(tmp_path / "results")
-    text = (tmp_path / "README.md").read_text()
-    assert text.startswith(f"before\n{BEGIN}\n| claim of the paper |")
+    text = page.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n**When companions help")
     assert text.endswith(f"{END}\nafter\n")
     assert "\nold\n" not in text
 

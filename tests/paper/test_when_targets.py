@@ -191,14 +191,15 @@ def test_the_errors_of_when_stand_side_by_side() -> None:
     ]
 
 
-def test_ratios_of_harm_are_geometric_means_over_models_that_train(tmp_path: Path) -> None:
+def test_harm_is_told_by_group(tmp_path: Path) -> None:
     path = tmp_path / "harm.json"
-    rows = [("SGD", 0.5, True), ("SGD", 2.0, True), ("SGD", 0.1, False), ("AdamW", 0.81, True), ("AdamW", 1.0, True)]
-    path.write_text(
-        json.dumps({"rows": [dict(zip(("optimizer", "ratio", "trains"), row, strict=True)) for row in rows]})
-    )
+    group = {"rows": 5, "trained": 4, "geometric_mean": 0.8049, "interval": [0.7, 0.925], "pairs": 20, "better": 17,
+             "harmed": ["MLP, SGD 0.1"], "woken": ["CNN, SGD 0.01"]}  # fmt: skip
+    path.write_text(json.dumps({"groups": {"nine kinds": group, "others": {}}}))
     said = harm_text(path)
-    assert "SGD: 1.00 (lower in 1 of 2 models); AdamW: 0.90 (lower in 1 of 2 models)" in said
+    assert "- nine kinds: 0.80 (95 % 0.70 to 0.93, lower in 17 of 20 pairs); 4 of 5 train" in said
+    assert "harmed: MLP, SGD 0.1; 1 more train only with companions." in said
+    assert "others" not in said
     path.write_text("{}")
     with pytest.raises(RunError, match=r"cannot read .*harm\.json"):
         harm_text(path)

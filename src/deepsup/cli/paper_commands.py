@@ -185,7 +185,7 @@ def _repeat(target: str, preset: str, results: Path, which: str, json: bool) -> 
 
 
 def _summarise(results: Path, json: bool) -> None:
-    """Write RESULTS.md, and the README's block, from the records."""
+    """Write RESULTS.md, and the block of docs/when.md, from the records."""
     from deepsup.paper import summarise
 
     written = summarise(results)

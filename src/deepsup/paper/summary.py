@@ -1,4 +1,4 @@
-"""The records of a results folder in, RESULTS.md and the blocks of README and docs/when.md out, not edited by hand."""
+"""The records of a results folder in, RESULTS.md and the block of docs/when.md out, not edited by hand."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -41,12 +41,11 @@ def keep(record: Mapping[str, Any], figure: Path | None, results: Path) -> Path:
 
 
 def summarise(results: Path) -> list[Path]:
-    """Write RESULTS.md beside the results folder, and the blocks in README and docs/when.md; return the paths."""
+    """Write RESULTS.md beside the results folder, and the block in docs/when.md; return the paths."""
     records = read_all(results)
-    target, place = results.parent / "RESULTS.md", results.parent
+    target, page = results.parent / "RESULTS.md", results.parent / "docs" / "when.md"
     write_whole(target, results_text(records, results).encode())
-    blocks = {place / "README.md": readme_block, place / "docs" / "when.md": when_block}
-    return [target, *(page for page, block in blocks.items() if renewed(page, partial(block, records, results)))]
+    return [target, *([page] if renewed(page, partial(when_block, records, results)) else [])]
 
 
 def renewed(page: Path, block: Callable[[], str]) -> bool:
@@ -57,23 +56,6 @@ def renewed(page: Path, block: Callable[[], str]) -> bool:
     after = rest.split(END, 1)[1]
     write_whole(page, f"{before}{BEGIN}\n{block()}\n{END}{after}".encode())
     return True
-
-
-def readme_block(records: Records, results: Path) -> str:
-    """Return what the README shows: the verdicts, those of docs/when.md aside, and Fig. 2b."""
-    drawn = [
-        (name, f"{name}-{preset}")
-        for name in ("fig2b-nin", "fig2b")
-        for preset in ("paper", "cpu")
-        if (results / f"{name}-{preset}.png").is_file()
-    ]
-    figures = [f"\n![{TARGETS[name].title}]({results.name}/{file}.png)" for name, file in drawn[:1]]
-    tables = [
-        verdict_table(records, CLAIMS, PAPERS, short=True),
-        "",
-        verdict_table(records, [claim for claim in RECIPE_CLAIMS if "when" not in claim.target], OURS, short=True),
-    ]
-    return "\n".join([*tables, *figures])
 
 
 def read_all(results: Path) -> dict[tuple[str, str], dict[str, Any]]:
@@ -113,24 +95,20 @@ def settings_text(records: Records) -> str:
     )
 
 
-def verdict_table(records: Records, claims: Sequence[Claim], header: str, short: bool = False) -> str:
-    """Return one claim per line; ``short``: without the rules, and without what was not run."""
+def verdict_table(records: Records, claims: Sequence[Claim], header: str) -> str:
+    """Return one claim per line."""
     best: dict[str, Mapping[str, Any]] = {}
     for (name, _), record in records.items():
         best.setdefault(name, record)  # the paper's preset comes first
-    more = [] if short else ["settings chosen on", "record", "rule"]
     lines = []
     for claim in claims:
         found, judged = verdict(claim, best)
-        if short and judged == NOT_RUN:
-            continue
-        line = [claim.what, claim.paper, found, f"**{judged}**" if judged != NOT_RUN else judged]
-        if not short:
-            held = best.get(claim.target)
-            line += ["", ""] if held is None else [chosen_words(held), f"`{held['target']}-{held['preset']}`"]
-            line.append(claim.rule)
-        lines.append(line)
-    return table([header, "paper", "ours", "verdict", *more], lines)
+        held = best.get(claim.target)
+        made_of = ["", ""] if held is None else [chosen_words(held), f"`{held['target']}-{held['preset']}`"]
+        lines.append(
+            [claim.what, claim.paper, found, f"**{judged}**" if judged != NOT_RUN else judged, *made_of, claim.rule]
+        )
+    return table([header, "paper", "ours", "verdict", "settings chosen on", "record", "rule"], lines)
 
 
 def section(record: Mapping[str, Any], results: Path) -> str:

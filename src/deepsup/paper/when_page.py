@@ -3,9 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from math import exp, log
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from deepsup.errors import RunError
@@ -75,19 +73,25 @@ def lower(row: Mapping[str, Any], bare: Mapping[str, Any]) -> str:
 
 
 def harm_text(path: Path) -> str:
-    """Return the ratios of ``deepsup harm`` by optimizer: error with companions over error without."""
+    """Return what each group of models says in ``deepsup harm``: error with companions over error without."""
     try:
-        rows = [row for row in json.loads(path.read_text(encoding="utf-8"))["rows"] if row["trains"]]
-        ratios: dict[str, list[float]] = {}
-        for row in rows:
-            ratios.setdefault(row["optimizer"], []).append(row["ratio"])
+        groups = {name: each for name, each in json.loads(path.read_text(encoding="utf-8"))["groups"].items() if each}
+        said = [f"{name}: {group_text(each)}" for name, each in groups.items()]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"cannot read {path}: {error}; expected a record that deepsup harm made") from error
-    said = [
-        f"{optimizer}: {exp(mean(map(log, each))):.2f} (lower in {sum(r < 1 for r in each)} of {len(each)} models)"
-        for optimizer, each in ratios.items()
-    ]
     return (
-        "**Small models of nine kinds at fixed learning rates** (`deepsup harm`). Error with companions over error "
-        f"without, geometric mean over the models that train, 3 seeds each. {'; '.join(said)}."
+        "**Small models at fixed learning rates, nothing but defaults** (`deepsup harm`). Test error with companions "
+        "over test error without, geometric mean over the pairs of a model and an optimizer in which the model trains "
+        f"without companions.\n\n{chr(10).join(f'- {each}' for each in said)}"
     )
+
+
+def group_text(group: Mapping[str, Any]) -> str:
+    """Return the ratio of a group with its interval, and how many rows and pairs there are."""
+    ends = group["interval"]
+    around = "" if ends is None else f"95 % {ends[0]:.2f} to {ends[1]:.2f}, "
+    ratio = "none trains" if group["geometric_mean"] is None else f"{group['geometric_mean']:.2f} ({around}"
+    ratio += "" if group["geometric_mean"] is None else f"lower in {group['better']} of {group['pairs']} pairs)"
+    harmed = "; ".join(group["harmed"]) or "none"
+    woken = f"{len(group['woken'])} more train only with companions"
+    return f"{ratio}; {group['trained']} of {group['rows']} train; harmed: {harmed}; {woken}."
