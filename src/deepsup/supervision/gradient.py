@@ -114,8 +114,9 @@ def bounded_sum(a: Tensor, b: Tensor) -> Tensor:
     total = a + b
     one, other, both = lengths(a, b, total)
     longest = torch.maximum(one, other)
-    factor = torch.where(both > longest, longest / both, torch.ones_like(both))
-    return (total * factor).to(total.dtype)
+    factor = torch.where(both > longest, longest / both, torch.ones_like(both)).to(total.dtype)
+    # in place, since memory is what this costs; but a gradient of the gradient needs the sum
+    return total * factor if torch.is_grad_enabled() else total.mul_(factor)
 
 
 def lengths(*gradients: Tensor) -> tuple[Tensor, ...]:
