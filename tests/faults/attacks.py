@@ -25,12 +25,13 @@ Plant = Callable[[Path, Path], None]
 
 WRITTEN = (
     ".lock", "metrics.jsonl", "config.yaml", "environment.json", "result.json", "model.safetensors", "insight.json",
-    "insight.npz", "exits.json", "exits.npz", "report.html", "diverged.json", "changes.json", "inside.json",
+    "insight.npz", "exits.json", "exits.npz", "report.html", "demo.html", "snapshots/epoch-0001.safetensors",
+    "diverged.json", "changes.json", "inside.json",
     "plots/losses.png", "plots/losses.svg", "plots/confusion.png", "plots/exits.svg", "checkpoints/step-000000006.pt",
     "checkpoints/.half.part", "export/model.safetensors", "export/model.safetensors.md",
 )  # fmt: skip
 """Files that a verb makes, writes again, adds to or removes in the folder of a run."""
-FOLDERS = ("plots", "checkpoints", "export")
+FOLDERS = ("plots", "checkpoints", "export", "snapshots")
 HOSTILE = ("../../outside/x", "/../outside/x", "x/../../../outside/x", "..", "a\0b", "x" * 400, "a\nb", "\u202egnp.exe",
            "\x1b[2J", "con/../x", "~/x", "\udc80", "C:\\x", ".hidden")  # fmt: skip
 """Names that could become the names of files."""
@@ -158,7 +159,7 @@ def snapshot(folder: Path) -> dict[str, Any]:
 
 def stopped_run(data: Path, folder: Path) -> Path:
     """Return a run of a few steps that can go on, and that has everything which verbs leave."""
-    config = Config(data=str(data), epochs=3, batch_size=30, lr=0.01, limit_steps=3, tensorboard=True)
+    config = Config(data=str(data), epochs=3, batch_size=30, lr=0.01, limit_steps=3, snapshots=3, tensorboard=True)
     run = train(config, folder / "run").folder
     Image.fromarray(np.zeros((28, 28), np.uint8)).save(folder / "a.png")
     for words in (["exits", run], ["report", run]):
@@ -172,6 +173,7 @@ def verbs(run: Path) -> Iterator[list[object]]:
     yield ["predict", run, run.parent / "a.png"]
     yield ["export", run, "--to", "safetensors", "--overwrite"]
     yield ["inspect", run]
+    yield ["demo", run]
     yield ["exits", run, "--batch-sizes", "1"]
     yield ["train", "--out", run, "--resume", "--limit-steps", "6"]
 

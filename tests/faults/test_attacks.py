@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from attacks import ATTACKS, HOSTILE, command, hostile_comparison, hostile_sweep, snapshot, stopped_run, touched
+from PIL import Image
 
 from deepsup.errors import RunError, WriteError
 from deepsup.io import append_line, below, file_name, folder_below, printable, whole_file, write_whole
@@ -111,6 +113,28 @@ def test_hostile_names_on_a_page(sound: Path, tmp_path: Path) -> None:
     assert "\\x1b[2J" in page
     assert "\\u202egnp" in page
     assert [char for char in page if printable(char) != char] == []
+    for figure in (run / "plots").glob("*.svg"):
+        ElementTree.parse(figure)
+
+
+@pytest.mark.slow
+def test_hostile_classes_from_training_to_the_last_page(tmp_path: Path) -> None:
+    """An .npz of a stranger names the classes; every verb takes them, and no page or terminal acts on them."""
+    classes = ["\x1b[2J</script>", "\u202egnp\udc80", "a\0\ufffeb"]
+    images, labels = np.arange(30 * 28 * 28).astype(np.uint8).reshape(30, 28, 28), np.arange(30) % 3
+    np.savez(tmp_path / "data.npz", images=images, labels=labels, classes=np.array(classes))
+    Image.fromarray(images[0]).save(tmp_path / "a.png")
+    run = tmp_path / "run"
+    train = ["train", "--data", tmp_path / "data.npz", "--epochs", "1", "--batch-size", "8", "--no-tensorboard"]
+    for words in ([*train, "--out", run], ["report", run], ["demo", run], ["predict", run, tmp_path / "a.png"],
+                  ["export", run, "--to", "safetensors"], ["evaluate", run]):  # fmt: skip
+        done = command(*words)
+        assert done.code == 0, done.said
+        assert [char for char in done.said if printable(char) != char and char != "\r"] == []
+    for page in (run / "report.html", run / "demo.html"):
+        text = page.read_text(encoding="utf-8")
+        assert [char for char in text if printable(char) != char] == []
+        assert text.count("</script>") == text.count("<script")
     for figure in (run / "plots").glob("*.svg"):
         ElementTree.parse(figure)
 

@@ -20,7 +20,7 @@ from deepsup.demo.demo_nets import DemoNet, demo_net
 from deepsup.demo.number_packing import FLOAT, fewest_bits, packed_weights, restored_weight
 from deepsup.errors import DeepsupError, RunError
 from deepsup.insight import error_percent, measure
-from deepsup.io import write_whole
+from deepsup.io import printable, write_whole
 from deepsup.preprocess import to_tensor
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.run import Preprocess
@@ -79,8 +79,8 @@ def page_data(nets: Sequence[DemoNet]) -> dict[str, Any]:
     """Return all that the page knows, as JSON can hold it."""
     model, data = nets[0].model, nets[0].data
     return {
-        "title": f"{model.config.network.name} on {Path(model.config.data.source).name}",
-        "classes": list(model.classes),
+        "title": printable(f"{model.config.network.name} on {Path(model.config.data.source).name}"),
+        "classes": [printable(name) for name in model.classes],
         "shape": list(model.shape),
         "ink": is_ink(data.test.images),
         "nets": [net_data(each, name) for each, name in zip(nets, names_of(nets), strict=True)],
@@ -91,7 +91,7 @@ def page_data(nets: Sequence[DemoNet]) -> dict[str, Any]:
 def names_of(nets: Sequence[DemoNet]) -> list[str]:
     """Return what tells the nets apart: their companions, or else their folders."""
     if len({each.probed for each in nets}) < len(nets):
-        return [each.run.name for each in nets]
+        return [printable(each.run.name) for each in nets]
     return [NAME[each.probed] for each in nets]
 
 

@@ -20,7 +20,7 @@ from deepsup.errors import ExportError, WriteError, nearest
 from deepsup.exporting.card import Facts, card
 from deepsup.exporting.formats import FORMATS, Format, check_installed
 from deepsup.exporting.graph import Graph, Program
-from deepsup.io import write_whole
+from deepsup.io import printable, write_whole
 from deepsup.objective.net_settings import supervised
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import load_model
@@ -87,7 +87,7 @@ def export(
     beside = path.with_name(f"{path.name}.md")
     done = Exported(path, beside, len(content), program.shapes(), program.outputs, difference, len(program.example[0]))
     write(path, content)
-    write(beside, card(name, program, facts, path, len(content), difference).encode())
+    write(beside, printable(card(name, program, facts, path, len(content), difference)).encode())
     return done
 
 

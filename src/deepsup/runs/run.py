@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import DataError
-from deepsup.io import write_whole
+from deepsup.io import printable, write_whole
 from deepsup.preprocess import Normalizer, to_tensor
 from deepsup.pretrained import CARD, card_of, local_folder, make_folder, push
 from deepsup.runs.evaluate import predict
@@ -82,7 +82,7 @@ class Run(RunFolder):
             f"test error {result['error']:.2f} %" if result["error"] is not None else "no test error",
         ]
         code = 'from deepsup import Run\n\nrun = Run.from_pretrained("FOLDER OR NAME")\nrun.predict(["image.png"])'
-        write_whole(place / CARD, card_of(f"{self.name}, a run of deepsup", lines, code).encode())
+        write_whole(place / CARD, printable(card_of(f"{self.name}, a run of deepsup", lines, code)).encode())
 
     @classmethod
     def from_pretrained(

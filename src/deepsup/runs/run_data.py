@@ -143,6 +143,6 @@ def whitening_images(config: Config, train: Part) -> Images:
 
 def digest(data: Dataset) -> int:
     """Return a checksum of what is trained on: images, labels and the names of the classes."""
-    names = zlib.crc32("\n".join(data.classes).encode())
+    names = zlib.crc32("\n".join(data.classes).encode(errors="surrogatepass"))
     pixels = np.ascontiguousarray(data.train.images.transpose(0, 2, 3, 1))  # as the readers leave them: no copy
     return zlib.crc32(data.train.labels.tobytes(), zlib.crc32(pixels.data, names))

@@ -11,7 +11,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from deepsup.errors import RunError
-from deepsup.io import disk_errors_named, reason, size_of_regular, write_whole
+from deepsup.io import folder_below, reason, size_of_regular, write_whole
 from deepsup.runs.folder import RunFolder
 from deepsup.training import Callback
 from deepsup.training.loop import Training
@@ -55,9 +55,8 @@ class Snapshots(Callback):
         """Write the weights after so many epochs, if they are wanted."""
         if epoch in self.epochs and training.processes.first:
             weights = {name: half(value) for name, value in training.trained.state_dict().items()}
-            with disk_errors_named(self.run.snapshots):
-                self.run.snapshots.mkdir(parents=True, exist_ok=True)
-            write_whole(self.run.snapshots / f"epoch-{epoch:04}.safetensors", to_bytes(weights))
+            folder = folder_below(self.run.folder, self.run.snapshots.name)
+            write_whole(folder / f"epoch-{epoch:04}.safetensors", to_bytes(weights))
 
 
 def half(value: Tensor) -> Tensor:
