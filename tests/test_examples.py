@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SLOW = {"early_exits", "scikit_learn", "segmentation"}
+SLOW = {"early_exits", "export_onnx", "scikit_learn", "segmentation"}
 """Other tests run a short form of these."""
 EXAMPLES = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in SLOW))

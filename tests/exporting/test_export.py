@@ -153,7 +153,11 @@ def test_every_normalization_works_in_the_graph(tmp_path: Path, recipe: str, ima
 
 
 @pytest.mark.parametrize(
-    ("name", "to"), [*((name, "pt2") for name in list_networks()), *((name, "onnx") for name in FAMILIES)]
+    ("name", "to"),
+    [
+        *((name, to) for name in FAMILIES for to in ("pt2", "onnx")),
+        *(pytest.param(name, "pt2", marks=pytest.mark.slow) for name in list_networks() if name not in FAMILIES),
+    ],
 )
 def test_every_registered_network(tmp_path: Path, name: str, to: str) -> None:
     network = create_network(name, image_size=describe(name).minimum_image_size).to(memory_format=torch.channels_last)

@@ -105,6 +105,7 @@ def test_a_run_of_a_stranger(own: Path) -> None:
     assert not (own / "imported").exists()
 
 
+@pytest.mark.slow
 def test_a_trusted_run(own: Path) -> None:
     (done,) = commands(own, ["predict", "run", "a.png", "--trust"])
     assert done.code == 2  # the current folder is not searched, even so

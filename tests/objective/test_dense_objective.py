@@ -278,8 +278,17 @@ def test_class_weights_of_a_classifier_are_torchs() -> None:
 # torch
 
 
-@pytest.mark.parametrize("targets", ["probability", "nearest", "upsample"])
-@pytest.mark.parametrize("loss", ["softmax", "dice_ce"])
+@pytest.mark.parametrize(
+    ("targets", "loss"),
+    [
+        ("probability", "dice_ce"),
+        ("upsample", "softmax"),
+        pytest.param("probability", "softmax", marks=pytest.mark.slow),
+        pytest.param("upsample", "dice_ce", marks=pytest.mark.slow),
+        pytest.param("nearest", "softmax", marks=pytest.mark.slow),
+        pytest.param("nearest", "dice_ce", marks=pytest.mark.slow),
+    ],
+)
 def test_a_compiled_step_is_compiled_once(targets: Any, loss: str) -> None:
     torch._dynamo.reset()
     net, counter = dense_net(fuse=True), CompileCounter()

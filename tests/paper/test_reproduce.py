@@ -30,7 +30,11 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("reproduce")
 
 
-@pytest.mark.parametrize("name", NAMES)
+SLOW = {"cifar10", "cifar10-augmented", "cifar100"}
+"""Tables like ``mnist`` and ``svhn``, of larger nets."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in NAMES])
 def test_every_target_has_its_rows_a_record_and_a_figure(name: str, out: Path, capsys: pytest.CaptureFixture) -> None:
     words = ["reproduce", name, "--preset", "smoke", "--out", str(out), "--results", str(out / "results")]
     assert main([*words, "--json"]) == 0

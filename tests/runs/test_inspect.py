@@ -23,7 +23,7 @@ from deepsup.runs.train import train
 def runs(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
     """A net with companions and one without."""
     folder = tmp_path_factory.mktemp("inside")
-    config = Config(data=str(digits), epochs=4, batch_size=30, lr=0.01, tensorboard=False)
+    config = Config(data=str(digits), epochs=2, batch_size=30, lr=0.01, tensorboard=False)
     return {
         "dsn": train(config, folder / "dsn"),
         "cnn": train(config.replace(taps=("none",)), folder / "cnn"),

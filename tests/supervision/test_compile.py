@@ -99,7 +99,9 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], list[str], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in ("maps", "tokens"))) for kind in KINDS]
+)
 def test_training_by_the_defaults_is_compiled_once_and_learns_the_same(kind: str) -> None:
     build, taps, x = KINDS[kind]
     net, counter = supervise(build().eval(), at=taps, num_classes=CLASSES, example=x), CompileCounterWithBackend(AOT)
@@ -130,7 +132,14 @@ def test_pooled_companions_compiled_for_maps_of_other_sizes() -> None:
         torch.testing.assert_close(compiled(x).companions, net(x).companions)
 
 
-@pytest.mark.parametrize(("schedule", "times"), [("constant", 2), ("linear", 2), ("cut:0.5", 3)])
+@pytest.mark.parametrize(
+    ("schedule", "times"),
+    [
+        ("linear", 2),
+        pytest.param("constant", 2, marks=pytest.mark.slow),
+        pytest.param("cut:0.5", 3, marks=pytest.mark.slow),
+    ],
+)
 def test_progress_as_a_number_is_compiled_again_once_or_twice(schedule: str, times: int) -> None:
     net, counter = small_net(), CompileCounter()
     objective = objective_of(net, schedule=schedule)
