@@ -3,6 +3,7 @@
 N batch, C channels, H height, W width, K classes, D features of a companion.
 """
 
+import copy
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from deepsup.exporting.formats import FORMATS, check_installed, onnx_model
 from deepsup.exporting.graph import Graph, Program
 from deepsup.runs.run import Preprocess
 from deepsup.supervision import DeeplySupervised
+from deepsup.supervision.companions import SlowLinear
 
 LARGEST_CONSTANT = 4096
 """Values of a constant that is no weight; larger ones are packed as weights are."""
@@ -98,6 +100,10 @@ def browser_graph(net: DeeplySupervised, preprocess: Preprocess) -> BrowserGraph
     count = len(net.taps)
     maps, features = ([f"{what}_{index}" for index in range(count)] for what in ("maps", "features"))
     scores = [f"companion_{index}" for index in range(count)]
+    net = copy.deepcopy(net)
+    for layer in net.modules():
+        if isinstance(layer, SlowLinear):
+            layer.slow_down(1.0)  # its parameters are its weights
     net = net.to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload] # torch's stubs lack it
     fused = {name: f"fused_{name}" for name in net.outputs if name not in net.taps}
     graph = Watched(

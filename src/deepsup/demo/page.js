@@ -147,13 +147,15 @@ function layerCard(net, place) {
   };
 }
 
+const subject = (name) => (name === "output" ? "The output" : name);
+
 /** Return one sentence: the answer and since which layer it stands. */
 function verdict(judged) {
   const names = judged.layers.map(({ layer }) => layer.name);
   const changes = judged.layers.slice(0, judged.first).map(({ answer }) => data.classes[answer]);
   if (!changes.length) return `All layers agree, from ${names[0]} on.`;
   const before = [...new Set(changes)].join(", then ");
-  return `${names[judged.first]} is the first to say so and to keep to it. Before it: ${before}.`;
+  return `${subject(names[judged.first])} is the first to say so and to keep to it. Before it: ${before}.`;
 }
 
 function panel(net) {
@@ -161,7 +163,7 @@ function panel(net) {
   const [answer, sentence] = [element("div", { class: "answer" }), element("p")];
   const cards = nets[net].layers.map((_, place) => layerCard(net, place));
   const root = element("section", { class: "net", "aria-label": about.name },
-    element("h2", {}, `${about.name[0].toUpperCase()}${about.name.slice(1)}`),
+    element("h2", {}, about.name),
     element("div", { class: "verdict" }, answer, sentence),
     element("ol", { class: "layers" }, ...cards.map(({ card }) => card)));
   return {
@@ -199,6 +201,11 @@ function tile(map, wide, high) {
   canvas.setAttribute("role", "img");
   const [plus, minus, text] = [element("i", { class: "for" }), element("i", { class: "against" }), element("p")];
   return { canvas, plus, minus, text, root: element("div", { class: "tile" }, canvas, element("div", { class: "speaks", "aria-hidden": "true" }, plus, minus), text) };
+}
+
+function signed(value) {
+  const digits = Math.abs(value).toFixed(Math.abs(value) < 10 ? 1 : 0);
+  return Number(digits) === 0 ? digits : `${value < 0 ? "−" : "+"}${digits}`;
 }
 
 const drawnMaps = new Map(); // net -> its tiles, as long as their shape stays
@@ -240,8 +247,8 @@ function showMaps(net, judged) {
     const value = spoken ? spoken[map] : 0;
     each.plus.style.width = `${value > 0 ? (50 * value) / scale : 0}%`;
     each.minus.style.width = `${value < 0 ? (-50 * value) / scale : 0}%`;
-    const number = `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(Math.abs(value) < 10 ? 1 : 0)}`;
-    each.text.textContent = spoken ? `${number}` : `map ${map + 1}`;
+    const number = signed(value);
+    each.text.textContent = spoken ? number : `map ${map + 1}`;
     each.canvas.setAttribute("aria-label", `Map ${map + 1}${spoken ? `, ${number} for ${data.classes[chosen]}` : ""}`);
   });
 }
@@ -300,7 +307,7 @@ function announce() {
   const words = judgements.map((judged, net) => {
     const { sure } = judged.layers.at(-1);
     const name = nets.length > 1 ? `${nets[net].about.name}: ` : "";
-    return `${name}${data.classes[judged.answer]}, ${percent(sure)} sure; ${judged.layers[judged.first].layer.name} is the first layer to say so and to keep to it`;
+    return `${name}${data.classes[judged.answer]}, ${percent(sure)} sure; ${subject(judged.layers[judged.first].layer.name)} is the first to say so and to keep to it`;
   });
   byId("live").textContent = words.length ? `${words.join(". ")}.` : "Nothing is drawn.";
 }
