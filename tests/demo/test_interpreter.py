@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 import deepsup
 from deepsup import Companion, create_network, list_networks, supervise
-from deepsup.demo.browser_graph import browser_graph, weights_of
+from deepsup.demo.browser_graph import browser_graph, missing_form, weights_of
 from deepsup.demo.number_packing import BITS, FLOAT, fewest_bits, packed_weights, restored_weight
 from deepsup.errors import ExportError
 from deepsup.preprocess import Normalizer
@@ -148,9 +148,7 @@ def test_many_operators(model: Callable[[], nn.Module], at: list[str], companion
 @pytest.mark.parametrize("name", [name for name in list_networks() if name != "unet-small"])
 def test_every_registered_network(name: str) -> None:
     network = create_network(name)
-    shape = (1, 28, 28) if "mnist" in name else (3, 32, 32)
-    if name in ("cnn", "plain", "fast"):
-        shape = (network.in_channels, *2 * (network.image_size,)) if hasattr(network, "in_channels") else shape
+    shape = (network.in_channels, network.image_size, network.image_size)
     check(
         supervise(network, at=network.taps, num_classes=100 if "100" in name else 10, example=torch.rand(2, *shape)),
         shape,
@@ -170,6 +168,21 @@ def test_an_operator_that_the_page_lacks() -> None:
     net = supervise(Sine(), ["conv"], num_classes=4, example=torch.rand(2, 3, 8, 8))
     with pytest.raises(ExportError, match="the page has no operator Sin, which Sine uses; expected one of: Abs, Add"):
         browser_graph(net, Preprocess(Normalizer((), ()), (3, 8, 8)))
+
+
+@pytest.mark.parametrize(
+    ("operator", "at", "missing"),
+    [
+        ("Pad", {"mode": "reflect"}, "Pad with mode=reflect"),
+        ("Conv", {"auto_pad": "SAME_UPPER"}, "Conv with auto_pad=SAME_UPPER"),
+        ("GatherND", {"batch_dims": 1}, "GatherND with batch_dims=1"),
+        ("Conv", {"kernel_shape": [3, 3, 3]}, "Conv over 3 axes"),
+        ("AveragePool", {"kernel_shape": [5, 1, 1]}, None),
+        ("AveragePool", {"kernel_shape": [5, 2, 1]}, "AveragePool over 3 axes"),
+    ],
+)
+def test_a_form_that_the_page_lacks(operator: str, at: dict[str, Any], missing: str | None) -> None:
+    assert missing_form(operator, at) == missing
 
 
 @needs_node

@@ -204,9 +204,21 @@ def test_drawing(opened: Open, page_of_pair: Path) -> None:
 
 
 def test_speed(opened: Open, page_of_pair: Path) -> None:
-    """Both nets and all that the page shows of them take less than 50 ms per stroke, where nothing else runs."""
-    again = "Array.from({length: 30}, () => { show(); return state.milliseconds.all; })"
-    assert min(opened(page_of_pair).page.evaluate(again)) < 50
+    """Both nets and all that the page shows of them take less than 50 ms per stroke.
+
+    A busy machine is slower: it gets more time, by what 20 million multiplications take, 20 ms where nothing else runs.
+    """
+    found = opened(page_of_pair).page.evaluate("""() => {
+        const values = new Float32Array(2000).fill(0.5);
+        const multiplied = () => {
+            const began = performance.now();
+            for (let round = 0; round < 10_000; round++) for (let i = 0; i < 2000; i++) values[i] = values[i] * 0.5 + 0.1;
+            return performance.now() - began;
+        };
+        const least = work => Math.min(...Array.from({length: 20}, work));
+        return {reference: least(multiplied), ours: least(() => { show(); return state.milliseconds.all; })};
+    }""")
+    assert found["ours"] < 50 * max(1.0, found["reference"] / 20)
 
 
 @pytest.mark.slow

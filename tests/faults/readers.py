@@ -40,6 +40,7 @@ from deepsup.report.read import read_run
 from deepsup.report.write import write_report
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.model import load_model
+from deepsup.runs.snapshots import read_snapshot
 from deepsup.runs.train import Trainer, train
 from deepsup.training import checkpoint
 from deepsup.training.distributed import joined
@@ -316,6 +317,10 @@ def run_readers(folder: Path) -> dict[str, Reader]:
             {"step.pt": files["step.pt"]}, lambda at: read_checkpoint(trainer, at), hostile_checkpoint, named=False
         ),
         "model": Reader(model, read_model, hostile_model, beside=beside),
+        "snapshot": Reader(
+            {"a.safetensors": to_safetensors({"weight": torch.ones(3, 4).half(), "count": torch.ones(1).long()})},
+            lambda at: read_snapshot(at / "a.safetensors"),
+        ),
         "records": Reader(records, read_records, hostile_record, beside=beside),
         "exits": Reader({"exits.json": files["exits.json"]}, read_exits, hostile_record, beside=beside),
         "page": Reader(records, lambda at: write_report([at]), hostile_record),

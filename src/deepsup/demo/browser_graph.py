@@ -5,7 +5,7 @@ N batch, C channels, H height, W width, K classes, D features of a companion.
 
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -162,7 +162,7 @@ def plain(model: Any, layers: tuple[WatchedLayer, ...], program: Program) -> Bro
     """Return an ONNX model as plain values."""
     import onnx
 
-    unknown = sorted({node.op_type for node in model.graph.node} - operators())
+    unknown = [missing for node in model.graph.node if (missing := missing_form(node.op_type, attributes(node)))]
     if unknown:
         raise ExportError(
             f"the page has no operator {unknown[0]}, which {type(program.trunk).__name__} uses; expected one of: "
@@ -185,6 +185,26 @@ def plain(model: Any, layers: tuple[WatchedLayer, ...], program: Program) -> Bro
     used = {name for node in nodes for name in node["in"]}
     weights = tuple(each.name for each in model.graph.input if each.name in used and each.name != "images")
     return BrowserGraph(graph, layers, weights, {name: each for name, each in fixed.items() if name in used})
+
+
+def missing_form(operator: str, at: Mapping[str, Any]) -> str | None:
+    """Return what the page lacks: an operator, or a form of one that it has.
+
+    >>> missing_form("Pad", {"mode": "reflect"}), missing_form("Sin", {}), missing_form("Conv", {"group": 2})
+    ('Pad with mode=reflect', 'Sin', None)
+    """
+    if operator not in operators():
+        return operator
+    if at.get("mode", "constant") != "constant":
+        return f"{operator} with mode={at['mode']}"
+    if at.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        return f"{operator} with auto_pad={at['auto_pad']}"
+    if at.get("batch_dims"):
+        return f"{operator} with batch_dims={at['batch_dims']}"
+    kernel = at.get("kernel_shape", [])
+    if len(kernel) > 2 and (operator == "Conv" or any(side != 1 for side in kernel[1:])):
+        return f"{operator} over {len(kernel)} axes"
+    return None
 
 
 def attributes(node: Any) -> dict[str, Any]:

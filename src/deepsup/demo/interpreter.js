@@ -195,6 +195,21 @@ function convolution(at, x, weight, bias) {
   return out;
 }
 
+/** Take a pooling over the first of three axes, as response normalization needs it, for one over maps. */
+function flatPooling(pool) {
+  return (at, x) => {
+    if (x.shape.length !== 5) return pool(at, x);
+    const [depth, ...others] = at.kernel_shape;
+    const moved = [...(at.pads ?? []).filter((_, i) => i % 3), ...(at.strides ?? []).slice(1).map((stride) => stride - 1)];
+    if (others.some((side) => side !== 1) || moved.some((n) => n !== 0)) throw new Error("pooling over three axes");
+    const of = (values, filler) => (values ? [values[0], filler] : undefined);
+    const pads = at.pads && [at.pads[0], 0, at.pads[3], 0];
+    const flat = { ...at, kernel_shape: [depth, 1], pads, strides: of(at.strides, 1), dilations: of(at.dilations, 1) };
+    const out = pool(flat, tensor([...x.shape.slice(0, 3), x.shape[3] * x.shape[4]], x.data));
+    return tensor([...out.shape.slice(0, 3), ...x.shape.slice(3)], out.data);
+  };
+}
+
 /** Return an operator that pools windows; `end` gets the sum or maximum, and how many places count. */
 function pooling(start, step, end) {
   return (at, x) => {
@@ -438,7 +453,7 @@ const OPERATORS = {
   Abs: unary(Math.abs),
   Add: elementwise((a, b) => a + b),
   And: elementwise((a, b) => a && b),
-  AveragePool: pooling(0, (sum, value) => sum + value, (sum, count) => sum / count),
+  AveragePool: flatPooling(pooling(0, (sum, value) => sum + value, (sum, count) => sum / count)),
   BatchNormalization: (at, x, scale, shift, mean, variance) => {
     const factor = scale.data.map((each, i) => each / Math.sqrt(variance.data[i] + (at.epsilon ?? 1e-5)));
     return byChannel(x, factor, shift.data.map((each, i) => each - mean.data[i] * factor[i]));
@@ -449,7 +464,7 @@ const OPERATORS = {
     return tensor(x.shape, x.data.map((value) => clipped(value, least, most)));
   },
   Concat: concatenated,
-  Constant: (at) => at.value,
+  Constant: (at) => tensor(at.value.shape, Float32Array.from(at.value.data)),
   Conv: convolution,
   Div: elementwise((a, b) => a / b),
   Dropout: (_, x) => x,
@@ -492,7 +507,7 @@ const OPERATORS = {
   LogSoftmax: (at, x) => softmax(x, ((at.axis ?? -1) + x.shape.length) % x.shape.length, (value, sum) => value - Math.log(sum)),
   MatMul: (_, a, b) => product(a, b),
   Max: elementwise(Math.max),
-  MaxPool: pooling(-Infinity, (most, value) => (value > most ? value : most), (most) => most),
+  MaxPool: flatPooling(pooling(-Infinity, (most, value) => (value > most ? value : most), (most) => most)),
   Min: elementwise(Math.min),
   Mul: elementwise((a, b) => a * b),
   Neg: unary((value) => -value),

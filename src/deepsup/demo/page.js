@@ -283,7 +283,13 @@ let judgements = [];
 /** Compute and show everything for the current pixels. */
 function show() {
   const began = performance.now();
-  judgements = state.pixels ? nets.map((net) => net.judge(state.pixels, epoch)) : [];
+  try {
+    judgements = state.pixels ? nets.map((net) => net.judge(state.pixels, epoch)) : [];
+  } catch (error) {
+    judgements = [];
+    byId("fault").textContent = `This page cannot compute the net: ${error.message}.`;
+    byId("fault").hidden = false;
+  }
   const computed = performance.now() - began;
   panels.forEach((each, net) => {
     each.fill(judgements[net]);
