@@ -26,8 +26,8 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1180, "height": 860})
         page.goto(page_file.resolve().as_uri())
         page.wait_for_timeout(1000)
-        page.evaluate("([strokes, pen]) => { clear(); Object.assign(state, {strokes, pen, layer: 2}); paint(); see(); show(); }",
-                      [digit["strokes"], digit["pen"]])  # fmt: skip
+        draw = "clear(); Object.assign(state, {strokes, pen, layer: 2}); paint(); see(); show();"
+        page.evaluate(f"([strokes, pen]) => {{ {draw} }}", [digit["strokes"], digit["pen"]])
         page.wait_for_timeout(1000)
         picture = Image.open(io.BytesIO(page.screenshot(full_page=True)))
         browser.close()

@@ -212,7 +212,8 @@ def test_speed(opened: Open, page_of_pair: Path) -> None:
         const values = new Float32Array(2000).fill(0.5);
         const multiplied = () => {
             const began = performance.now();
-            for (let round = 0; round < 10_000; round++) for (let i = 0; i < 2000; i++) values[i] = values[i] * 0.5 + 0.1;
+            for (let round = 0; round < 10_000; round++)
+                for (let i = 0; i < 2000; i++) values[i] = values[i] * 0.5 + 0.1;
             return performance.now() - began;
         };
         const least = work => Math.min(...Array.from({length: 20}, work));
