@@ -12,6 +12,7 @@ html_theme = "furo"
 html_title = "deepsup"
 html_show_sphinx = False
 exclude_patterns = ["_build"]
+html_extra_path = ["glass-box.html"]  # a live page of deepsup demo
 myst_heading_anchors = 4
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"

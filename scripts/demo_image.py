@@ -13,10 +13,12 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 DIGIT = 77
+CLIP = {"x": 0, "y": 0, "width": 1180, "height": 1205}
+DRAW = "([strokes, pen]) => { clear(); Object.assign(state, {strokes, pen}); paint(); see(); select(0, 0); }"
 
 
 def main() -> None:
-    """Open the page, draw, and write the picture with few colours."""
+    """Open the page, draw, and write the picture."""
     page_file, out = map(Path, sys.argv[1:])
     strokes = Path(__file__).parents[1] / "tests/demo/strokes.json"
     digit = json.loads(strokes.read_text(encoding="utf-8"))[DIGIT]
@@ -26,12 +28,11 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1180, "height": 860})
         page.goto(page_file.resolve().as_uri())
         page.wait_for_timeout(1000)
-        draw = "clear(); Object.assign(state, {strokes, pen, layer: 2}); paint(); see(); show();"
-        page.evaluate(f"([strokes, pen]) => {{ {draw} }}", [digit["strokes"], digit["pen"]])
+        page.evaluate(DRAW, [digit["strokes"], digit["pen"]])
         page.wait_for_timeout(1000)
-        picture = Image.open(io.BytesIO(page.screenshot(full_page=True)))
+        picture = Image.open(io.BytesIO(page.screenshot(full_page=True, clip=CLIP)))
         browser.close()
-    picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(out, optimize=True)
+    picture.convert("RGB").save(out, optimize=True)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ function layerCard(net, place) {
       if (said && place === judged.first && hidden) chips.push(element("span", { class: "tag stays" }, "from here on the answer stays"));
       if (said && place === judged.exit && hidden) {
         const limit = nets[net].about.calibrated ? layer.limit : UNCALIBRATED;
-        chips.push(element("span", { class: "tag exit" }, `an early exit leaves here: above ${percent(limit)}`));
+        chips.push(element("span", { class: "tag exit" }, `an early exit would leave here, above ${percent(limit)}`));
       }
       tags.replaceChildren(...chips);
     },
