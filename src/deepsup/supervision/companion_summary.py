@@ -20,10 +20,11 @@ def summary_of(net: DeeplySupervised) -> str:
             "once; give example= to supervise, or call the net on a batch"
         )
     trunk, heads = (sum(p.numel() for p in each.parameters()) for each in (net.trunk, net.heads))
+    share = f"{heads / max(trunk, 1):.0%}" if heads <= trunk else f"{heads / max(trunk, 1):.1f} times the model's"
     norms = "with norm layers" if net.normalized else "no norm layers"
     lines = [
         f"{type(net.trunk).__name__}: {trunk:,} parameters, {norms}; {len(net.taps)} companions with {heads:,} "
-        f"parameters ({heads / max(trunk, 1):.0%})"
+        f"parameters ({share}), gone after strip()"
     ]
     width = max(map(len, net.taps), default=0)
     for name in net.taps:
