@@ -255,6 +255,7 @@ def test_bad_sizes_end_in_one_clear_line(arguments: tuple[object, ...], message:
         ("nin-mnist", {"final_relu": "yes"}, "final_relu is 'yes'; expected True (NIN) or False (DSN)"),
         ("nin-mnist", {"dropout": "cafe"}, "dropout is 'cafe'; did you mean 'caffe'?"),
         ("nin-mnist", {"init": "xavier"}, "init is 'xavier'; expected one of: torch, caffe, he"),
+        ("nin-mnist", {"norm": "layer"}, "norm is 'layer'; expected one of: none, batch"),
         ("nin-mnist", {"drop": 1.5}, "drop is 1.5; expected a finite number between 0 and 1"),
         ("cnn", {"drop": -0.5}, "drop is -0.5; expected a finite number between 0 and 1"),
         ("cnn", {"num_class": 10}, "cnn has no option 'num_class'; did you mean 'num_classes'?"),
@@ -306,3 +307,12 @@ def test_a_network_can_be_extended_without_running_what_was_added() -> None:
     assert torch.equal(network(images), before)
     assert isinstance(network, Network)
     assert "cnn: 1x28x28 -> 10 classes" in repr(network)
+
+
+@pytest.mark.parametrize("name", ["nin-mnist", "nin-cifar10", "nin-svhn"])
+def test_nin_with_batch_norm_has_one_after_every_convolution_but_the_last(name: str) -> None:
+    layers = list(create_network(name, norm="batch", width=0.1).children())
+    convolutions = [place for place, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]
+    after = [layers[place + 1] for place in convolutions]
+    assert [isinstance(layer, nn.BatchNorm2d) for layer in after] == [True] * 8 + [False]
+    assert all(layers[place].out_channels == norm.num_features for place, norm in zip(convolutions[:8], after[:8], strict=True))

@@ -13,11 +13,14 @@ from deepsup.networks.layers import UnscaledDropout
 from deepsup.networks.numbers import choice, number, probability
 from deepsup.networks.rows import Published, Rows
 
-OPTIONS: dict[str, object] = {"final_relu": False, "dropout": "inverted", "drop": 0.5, "init": "torch", "width": 1.0}
+OPTIONS: dict[str, object] = {
+    "final_relu": False, "dropout": "inverted", "drop": 0.5, "init": "torch", "width": 1.0, "norm": "none",
+}  # fmt: skip
 """``final_relu``: NIN has a ReLU after its last 1x1 convolution, DSN has none. ``dropout``: ``"inverted"`` is torch's,
 ``"caffe"`` that of DSN's code (mask in training, times 1 - drop in evaluation). ``drop``: its probability; both papers
 say 0.5. ``init``: ``"torch"`` is torch's, ``"caffe"`` draws weights from N(0, 0.05) and sets biases to 0, ``"he"``
-draws Kaiming normal and sets biases to 0. ``width``: multiplies the published widths; 0.5 costs a quarter."""
+draws Kaiming normal and sets biases to 0. ``width``: multiplies the published widths; 0.5 costs a quarter. ``norm``:
+``"batch"`` adds a BatchNorm after every convolution but the last, whose maps are the scores; no paper has it."""
 
 # kernel of the first convolution of each block (padded to keep the size), then its three widths; the last width is K
 _CIFAR = ((5, 192, 160, 96), (5, 192, 192, 192), (3, 192, 192))
@@ -66,6 +69,7 @@ def _nin(
     drop: float,
     init: str,
     width: float,
+    norm: str,
 ) -> tuple[str, ...]:
     """Add the rows; the taps are the raw outputs of the first convolution of each block, as in DSN's code."""
     if not isinstance(final_relu, bool):
@@ -73,6 +77,7 @@ def _nin(
     choice("dropout", dropout, ("inverted", "caffe"))
     probability("drop", drop)
     number("width", width, least=0.01, most=100)
+    choice("norm", norm, ("none", "batch"))
     for block, (kernel, *widths) in enumerate(blocks, 1):
         if block > 1:
             table.max_pool(f"pool{block - 1}", 3, 2)
@@ -85,6 +90,8 @@ def _nin(
         ):
             is_last = name == f"mlp{len(blocks)}b"
             table.conv(name, channels, side, padding=side // 2, published=_LAST if is_last else _LAYER)
+            if norm == "batch" and not is_last:
+                table.add(f"norm_{name}", nn.BatchNorm2d(channels))
             if final_relu or not is_last:
                 table.relu(f"relu_{name}")
     table.average()
