@@ -12,7 +12,7 @@ setup: .venv/.done
 	@echo "deepsup is installed; next: source .venv/bin/activate && deepsup --help"
 
 run: setup
-	$(BIN)/deepsup compare --jobs 2 --rates 0.003 0.03 --out runs/compare
+	$(BIN)/deepsup compare --recipe quick --seeds 6 --methods CNN-Softmax DSN-Softmax BatchNorm --jobs 2 --out runs/compare
 
 test: setup
 	$(BIN)/ruff format --check .

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deepsup.probing import probe as probe
     from deepsup.runs.run import Run as Run
     from deepsup.runs.train import train as train
+    from deepsup.studies.model_comparison import compare as compare
     from deepsup.supervision import Companion as Companion
     from deepsup.supervision import DeeplySupervised as DeeplySupervised
     from deepsup.supervision import DeepOutput as DeepOutput
@@ -39,6 +40,7 @@ _HOME = {
     "Objective": "objective",
     "Run": "runs.run",
     "calibrate": "exits",
+    "compare": "studies.model_comparison",
     "create_network": "networks",
     "export": "exporting",
     "list_networks": "networks",

@@ -81,11 +81,12 @@ def sweep_table() -> dict[str, Any]:
 
 def comparison_table() -> dict[str, Any]:
     """What ``deepsup compare`` leaves for its page."""
-    method = {"errors": [5.0, 6.0], "mean": 5.5, "deviation": 0.7, "gain": 1.0, "lr": 0.1, "companions": {"conv1": 9.0},
+    method = {"errors": [5.0, 6.0], "mean": 5.5, "deviation": 0.7, "lr": 0.1, "companions": {"conv1": 9.0},
               "runs": ["a"]}  # fmt: skip
     return {
         "methods": dict.fromkeys(("CNN-Softmax", "DSN-Softmax", "CNN-SVM", "DSN-SVM"), method), "seeds": [0, 1],
-        "differences": {"DSN-SVM - CNN-SVM": {"mean": -0.5, "interval": [-0.9, -0.1]}},
+        "ratios": {"DSN-SVM / CNN-SVM": {"ratio": 0.5, "interval": [0.4, 0.7], "lower": 2, "pairs": 2, "p": 0.5}},
+        "notes": ["CNN-SVM, seed 0: did not learn"],
         "config": {"data": "mnist-mini", "network": "cnn", "train_size": 500, "epochs": 3},
     }  # fmt: skip
 

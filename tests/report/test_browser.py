@@ -96,7 +96,7 @@ def test_a_page_about_everything(
     cut = page.evaluate(CUT)
     assert [each for each in cut if width > 400 or not each["scrolls"]] == []
     # hollow is the colour of the paper, light or dark
-    markers = page.evaluate(MARKERS, "Test error of the four methods")
+    markers = page.evaluate(MARKERS, "Test error of the methods")
     assert markers["paper"] in markers["fills"]
     assert "rgb(255, 255, 255)" not in markers["fills"]
     light_on_dark = page.evaluate(CONTRAST) > 0

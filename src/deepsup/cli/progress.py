@@ -129,6 +129,14 @@ def counting(what: str) -> Iterator[Callable[[str, int, int], None]]:
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda ended, done, total: progress.update(task, description=ended, completed=done, total=total or None)
+    progress = Progress(*columns, console=console)
+    task = progress.add_task("", total=None)
+
+    def bar(ended: str, done: int, total: int) -> None:
+        progress.start()  # not before: what is said until then has lines of its own
+        progress.update(task, description=ended, completed=done, total=total or None)
+
+    try:
+        yield bar
+    finally:
+        progress.stop()

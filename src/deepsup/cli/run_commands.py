@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import shlex
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,21 +17,19 @@ from deepsup.cli.engine_options import EngineOptions
 from deepsup.cli.trusted import opened
 from deepsup.config import Config
 from deepsup.errors import RunError
-from deepsup.recipes import quick
 
-_LOSSES = "compare trains with softmax and with squared_hinge; deepsup train takes one loss"
-_CHOOSES = "compare holds validation images out by itself to choose the learning rate, and tests at the end"
 _INSTEAD = {
-    "lr": "give the learning rates to choose from with --rates, e.g. --rates 0.01 0.1",
-    **dict.fromkeys(("loss", "companion-loss", "label-smoothing"), _LOSSES),
-    **dict.fromkeys(("validation", "select", "test", "no-test"), _CHOOSES),
+    **dict.fromkeys(
+        ("loss", "companion-loss"), "the methods have losses of their own: give --methods, or paper for all"
+    ),
+    **dict.fromkeys(("test", "no-test"), "compare judges by the test images, which it reads at the end of each run"),
     **dict.fromkeys(("tensorboard", "no-tensorboard"), "compare writes no TensorBoard events; deepsup train does"),
     "resume": "a comparison that was stopped goes on with the same command",
 }
 """Options of train that compare does not have -> why, and what to use instead."""
 _DECIDED = {option.replace("-", "_") for option in _INSTEAD}
 _Settings: Any = options.options(Config())
-_CompareSettings: Any = options.options(quick(), without=_DECIDED)
+_CompareSettings: Any = options.options(Config(), without=_DECIDED)
 _Recipe = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: none)")]
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")]
 _Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
@@ -63,6 +60,7 @@ def train(
     from deepsup.cli.progress import training_display
     from deepsup.runs.folder import RunFolder
     from deepsup.runs.train import train as train_run
+    from deepsup.studies.statistics import chance_error, has_learned
 
     held = None
     if resume and out is not None and recipe is None and config is None and RunFolder(out).exists:
@@ -81,11 +79,19 @@ def train(
     lines = [table(["layer", "test error"], rows), ""] if rows else []
     lines.append(f"{_many(result['epochs'], 'epoch')} in {result['seconds']:.1f} s; the run is in {run.folder}")
     lines += [dense_line(result["metrics"])] if "metrics" in result else []
-    after = "report" if "metrics" in result else "inspect"
-    lines.append(f"next: {reading(after, chosen.network.name, str(run.folder))}")
-    if "metrics" not in result and _comparable(chosen, result):
+    learned = result["error"] is None or "metrics" in result or has_learned(result["error"], len(run.classes))
+    if not learned:
+        chance = chance_error(len(run.classes))
+        lines.append(
+            f"it did not learn (guessing has {chance:.3g} % error); train longer or raise the rate: --epochs, --lr"
+        )
+    else:
+        after = "report" if "metrics" in result else "inspect"
+        lines.append(f"next: {reading(after, chosen.network.name, str(run.folder))}")
+    if learned and "metrics" not in result and _comparable(chosen):
         given = _shared(chosen, recipe, config, settings)
-        lines.append("next: " + options.command("compare", recipe, config, given, _unused(run.folder)))
+        methods = ["--methods", "CNN-SVM", "DSN-SVM"] if chosen.objective.loss == "squared_hinge" else []
+        lines.append("next: " + options.command("compare", recipe, config, given, _unused(run.folder), *methods))
     show({"run": str(run.folder), **result}, "\n".join(lines), json)
 
 
@@ -113,10 +119,9 @@ def _go_on(folder: Path | None, network: str) -> str:
     return f"the run is in {folder}; go on with: {command}"
 
 
-def _comparable(config: Config, result: dict[str, Any]) -> bool:
-    """Whether compare takes these settings: it chooses one learning rate, on a fifth of the training images."""
-    plain = not config.run.phases and config.optimizer.anneal != "plateau" and config.run.select != "best"
-    return plain and config.run.batch_size <= result["train_images"] * 4 // 5
+def _comparable(config: Config) -> bool:
+    """Whether compare can train such a net without companions too, with a loss that one of its methods has."""
+    return config.objective.loss in ("softmax", "squared_hinge") and not any(phase.only for phase in config.run.phases)
 
 
 def _shared(config: Config, recipe: str | None, file: Path | None, settings: Any) -> dict[str, Any]:
@@ -137,20 +142,30 @@ def compare(
     recipe: _Recipe = None,
     config: _File = None,
     out: Annotated[Path, arg(metavar="DIR")] = Path("runs/compare"),
+    methods: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ("CNN-Softmax", "DSN-Softmax"),
     seeds: int = 3,
-    rates: Annotated[tuple[float, ...], arg(metavar="FLOAT ...")] = (0.003, 0.01, 0.03),
+    minutes: Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: as long as it takes)")] = None,
+    rates: Annotated[
+        tuple[float, ...], arg(metavar="FLOAT ...", help_behavior_hint="(default: none; all have --lr)")
+    ] = (),
     where: Annotated[EngineOptions, arg(name="")] = EngineOptions(),  # noqa: B008 - frozen
     json: Flag = False,
 ) -> None:
-    """Compare CNN-Softmax, DSN-Softmax, CNN-SVM and DSN-SVM on the same data and seeds.
+    """Train your network without and with companions, on the same data and seeds, and compare the test errors.
+
+    It trains what deepsup train would train with the same options, says first how long that takes, and judges by the
+    ratio of the errors, seed by seed.
 
     Args:
         settings: the settings of the config that the methods leave open, in groups.
         recipe: recipe that the settings start from
         config: YAML file that the settings start from
         out: folder of all runs; a comparison that was stopped goes on there
+        methods: what to train: CNN-Softmax (without companions), DSN-Softmax (with them), CNN-SVM and DSN-SVM (the
+            squared hinge), paper (these four), BatchNorm (without companions, with BatchNorm after its convolutions)
         seeds: number of seeds per method
-        rates: learning rates to choose from for each method, on validation images
+        minutes: minutes to keep to, with fewer seeds (at least 2) and then fewer epochs
+        rates: learning rates to choose from for each method, on validation images held out for it
         where: where the runs are trained.
         json: print one JSON object
     """
@@ -161,28 +176,45 @@ def compare(
     from deepsup.training.memory import kept_memory
 
     engine = where.chosen()
-    default = quick().replace(train_size=None) if "data" in options.given(settings) else quick()
-    chosen = options.resolved(options.base(recipe, config, default), settings)
-    words = f"the runs are in {out}; go on with: {same_command()}"
-    with counting("runs") as watch, resumable(lambda: words), kept_memory():
-        answer = compare_methods(chosen, out, seeds=seeds, rates=rates, engine=engine, watch=watch)
+    chosen = options.resolved(options.base(recipe, config, Config()), settings)
+    with counting("runs") as watch, resumable(lambda: _so_far(out)), kept_memory():
+        answer = compare_methods(
+            chosen, out, methods=methods, seeds=seeds, rates=rates, engine=engine, watch=watch, minutes=minutes
+        )
         _inspect_runs(answer, out, chosen.network.name)
     figure, report = _draw(answer, out)
-    first = RunFolder(out / answer["methods"]["DSN-Softmax"]["runs"][0])
-    lines = [_comparison_text(answer), "", *filter(None, [shares_line(first.metrics)])]
+    lines = [_comparison_text(answer), ""]
+    supervised = [RunFolder(out / each["runs"][0]) for each in answer["methods"].values() if each["companions"]]
+    lines += [told for run in supervised[:1] if (told := shares_line(run.metrics))]
     lines.append(f"table: {out / 'comparison.json'}")
     lines += [f"figure: {figure}"] if figure else []
-    lines.append("next: " + reading("evaluate", chosen.network.name, *_folders(answer, out)))
-    if not all(map(_certain, answer["differences"].values())):
-        more = ["--rates", *map(str, rates), *engine.options(), "--seeds", str(max(5, 2 * seeds))]
+    best = _best_runs(answer)
+    if best:
+        lines.append("next: " + reading("evaluate", chosen.network.name, *(str(out / name) for name in best)))
+    if not all(map(_certain, answer["ratios"].values())):
+        more = ["--methods", *methods] if methods != ("CNN-Softmax", "DSN-Softmax") else []
+        more += ["--rates", *map(str, rates)] if rates else []
+        more += [*engine.options(), "--seeds", str(max(6, 2 * seeds))]
         lines.append("next: " + options.command("compare", recipe, config, options.given(settings), out, *more))
     lines += [f"report: {report}"] if report else []
     show({**answer, "figure": figure, "report": report}, "\n".join(lines), json)
 
 
-def _folders(answer: dict[str, Any], out: Path) -> Iterable[str]:
-    """Return the run folders of DSN-SVM, whose scores can be averaged."""
-    return (str(out / name) for name in answer["methods"]["DSN-SVM"]["runs"])
+def _so_far(out: Path) -> str:
+    """Say what a comparison that was stopped has, and how to go on with it."""
+    from deepsup.io import read_json
+    from deepsup.studies.comparison_table import ratio_text
+
+    table = read_json(out / "comparison.json", {"ratios": {"*": {}}, "seeds": [int]}, "") if (
+        out / "comparison.json").is_file() else {}  # fmt: skip
+    words = [f"{pair}: {ratio_text(each)}" for pair, each in list(table.get("ratios", {}).items())[:1]]
+    return "; ".join([*words, f"the runs are in {out}", f"go on with: {same_command()}"])
+
+
+def _best_runs(answer: dict[str, Any]) -> list[str]:
+    """Return the runs of the method with the lowest error that have learned."""
+    best = min(answer["methods"].values(), key=lambda each: float(each["mean"]))
+    return [run for run, learned in zip(best["runs"], best["learned"], strict=True) if learned]
 
 
 def _inspect_runs(answer: dict[str, Any], out: Path, network: str) -> None:
@@ -193,9 +225,9 @@ def _inspect_runs(answer: dict[str, Any], out: Path, network: str) -> None:
 
     with current_folder_searched():  # the user has named it on this very command line
         factory = trusted_factory(network) if ":" in network else None
-    for method in ("CNN-Softmax", "DSN-Softmax"):
+    for method in list(answer["methods"])[:2]:
         run = RunFolder(out / answer["methods"][method]["runs"][0], factory)
-        if "probes" not in run.insight:
+        if run.finished and "metrics" not in run.result and "probes" not in run.insight:
             inspect(run)
 
 
@@ -210,34 +242,23 @@ def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
 
 
 def _comparison_text(answer: dict[str, Any]) -> str:
+    from deepsup.studies.comparison_table import ratio_text
+
     rows = []
     for method, each in answer["methods"].items():
         deviation = "" if each["deviation"] is None else f" ± {each['deviation']:.2f}"
+        seeds = ", ".join(f"{error:.1f}" for error in each["errors"])
         layers = ", ".join(f"{tap} {error:.1f}" for tap, error in each["companions"].items())
-        gain = "" if method == "CNN-Softmax" else f"{each['gain']:+.1f} %"
-        rows.append([method, f"{each['mean']:.2f}{deviation}", gain, f"{each['lr']:g}", layers])
-    lines = [table(["method", "test error %", "gain over CNN-Softmax", "lr", "companions' errors %"], rows), ""]
-    for pair, each in answer["differences"].items():
-        interval = each["interval"]
-        around = "" if interval is None else f", 95 % interval {interval[0]:+.2f} to {interval[1]:+.2f}"
-        seeds = _many(len(answer["seeds"]), "seed")
-        lines.append(f"{pair}: {each['mean']:+.2f} points over {seeds}{around}{_verdict(each)}")
-    return "\n".join(lines)
+        rows.append([method, f"{each['mean']:.2f}{deviation}", seeds, f"{each['lr']:g}", layers])
+    lines = [table(["method", "test error %", "each seed", "lr", "companions' errors %"], rows), ""]
+    lines += [f"{pair}: {ratio_text(each)}" for pair, each in answer["ratios"].items()]
+    return "\n".join([*lines, *answer["notes"]])
 
 
-def _certain(difference: dict[str, Any]) -> bool:
-    """Whether the interval of a difference leaves out 0."""
-    interval = difference["interval"]
-    return interval is not None and (interval[1] < 0 or interval[0] > 0)
-
-
-def _verdict(difference: dict[str, Any]) -> str:
-    if difference["interval"] is None:
-        return "; one seed is not conclusive"
-    low, high = difference["interval"]
-    if low == high == 0:
-        return "; no difference in any seed"
-    return "; better" if high < 0 else "; worse" if low > 0 else "; not significant: the interval contains 0"
+def _certain(ratio: dict[str, Any]) -> bool:
+    """Whether the interval of a ratio leaves out 1."""
+    interval = ratio["interval"]
+    return interval is not None and (interval[1] < 1 or interval[0] > 1)
 
 
 def _many(count: int, what: str) -> str:

@@ -31,7 +31,7 @@ from deepsup.paper.verdicts import (
     in_all_or_some,
     unlearned,
 )
-from deepsup.studies.compare import paired
+from deepsup.studies.statistics import paired
 
 EQUIVALENT = 0.1
 """Of the error: the bound within which L1 and L2 count as equal."""

@@ -18,9 +18,9 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import Target, find_target
 from deepsup.paper.theory import study
 from deepsup.runs.train import train
-from deepsup.studies.compare import paired
 from deepsup.studies.engine import Engine
 from deepsup.studies.pool import pool
+from deepsup.studies.statistics import paired
 from deepsup.studies.study import Watcher, run_study
 
 THEORY = "Theory: the lemmas and the theorem, simulated"

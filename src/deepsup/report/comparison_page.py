@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from deepsup.report import insight_figures
 from deepsup.report import layer_figures as layers
 from deepsup.report import method_figures as methods
@@ -16,8 +18,7 @@ from deepsup.report.read import Comparison, RunRecord
 from deepsup.report.run_page import BY_LAYER, FIRST_RIGHT, GRADIENTS, MAPS, PROBES, RATIO, mistakes, percent, settings
 from deepsup.report.style import Drawing, number
 
-LOSSES = {"Softmax": "softmax", "SVM": "SVM"}
-NOT_SIGNIFICANT = "not significant"
+LOSSES = ("Softmax", "SVM")
 
 
 def comparison_title(comparison: Comparison) -> str:
@@ -26,43 +27,65 @@ def comparison_title(comparison: Comparison) -> str:
 
 
 def comparison_lead(comparison: Comparison) -> str:
-    """Return two sentences: what was compared on how many images, and the result."""
+    """Return what came out, in one sentence with the number to remember, and what was compared."""
     table = comparison.table
     seeds, nets = len(table.get("seeds", [])), sum(len(each["errors"]) for each in table["methods"].values())
     trained, tested = methods.size_of(comparison), test_images(comparison)
     images = f"{trained:,} training images" if trained else "the training images"
     judged = f"the same {tested:,} images" if tested else "the same images"
     network = table.get("config", {}).get("network", "?")
-    return (
-        f"The network {network} was trained with and without companions on {images} of {data_name(comparison)}, with "
-        f"two losses and {counted(seeds, 'seed')} each, and all {nets} nets were tested on {judged}. {outcome(table)}"
+    what = (
+        f"The network {network} was trained on {images} of {data_name(comparison)} by "
+        f"{counted(len(table['methods']), 'method')} with {counted(seeds, 'seed')} each, and all {nets} nets were "
+        f"tested on {judged}."
     )
+    return " ".join(filter(None, [outcome(table), sooner(comparison), norm_first(table), what]))
+
+
+def main_ratio(table: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the pair that differs in its companions only, the first of them, and the ratio of its errors."""
+    return next(((pair, each) for pair, each in table.get("ratios", {}).items() if pair.startswith("DSN")), None)
 
 
 def outcome(table: Mapping[str, Any]) -> str:
-    """Return one sentence: whether companions made a difference, by the 95 % intervals."""
-    clauses = []
-    for loss, word in LOSSES.items():
-        pair = table.get("differences", {}).get(f"DSN-{loss} - CNN-{loss}")
-        if pair is not None:
-            clauses.append(f"with the {word} loss, {clause(table['methods'], loss, pair)}")
-    said = "; ".join(clauses) or "no pair of methods that differ only in their companions was trained"
-    return f"{said[0].upper()}{said[1:]}."
+    """Return one sentence: how many times the error companions leave."""
+    found = main_ratio(table)
+    if found is None:
+        return ""
+    ratio = found[1]
+    times = f"{ratio['ratio']:.2f} times that without"
+    if ratio["interval"] is None:
+        return f"With companions the test error is {times}, with one seed, which says nothing about chance."
+    low, high = ratio["interval"]
+    rest = f"(95 % interval {low:.2f} to {high:.2f}), lower in {ratio['lower']} of {ratio['pairs']} seeds."
+    if certain(ratio):
+        return f"With companions the test error is {times} {rest}"
+    return f"{counted(ratio['pairs'], 'seed')} do not decide it: with companions the test error is {times} {rest}"
 
 
-def clause(by_method: Mapping[str, Any], loss: str, pair: Mapping[str, Any]) -> str:
-    """Return the effect of companions with one loss."""
-    plain, ours = (f"{by_method[f'{kind}-{loss}']['mean']:.2f}" for kind in ("CNN", "DSN"))
-    both, around = (
-        f"the test error is {plain} % without and {ours} % with companions",
-        f"95 % interval {interval(pair)}",
+def sooner(comparison: Comparison) -> str:
+    """Return after how many epochs the net with companions has the error that the other one ends with, if sooner."""
+    found = main_ratio(comparison.table)
+    what, curves = methods.mean_curves(comparison)
+    ours, theirs = (curves.get(name) for name in (found[0].split(" / ") if found else ("", "")))
+    if ours is None or theirs is None or not len(theirs) or not theirs[-1] >= np.nanmin(ours):
+        return ""
+    epoch = 1 + int(np.argmax(ours <= theirs[-1]))
+    if epoch >= len(theirs):
+        return ""
+    return (
+        f"With them the net has the {what} that the other one ends with ({theirs[-1]:.1f} %) after {epoch} of "
+        f"{len(theirs)} epochs."
     )
-    if pair["interval"] is None:
-        return f"{both}; one seed cannot show whether that is more than chance"
-    if significance(pair) == NOT_SIGNIFICANT:
-        return f"{both}, which is not a significant difference ({around} points)"
-    verb = "lower" if significance(pair) == "better" else "raise"
-    return f"companions {verb} the test error from {plain} to {ours} % ({around} points for the difference)"
+
+
+def norm_first(table: Mapping[str, Any]) -> str:
+    """Return what BatchNorm does to the same net, where it was trained."""
+    found = next((each for pair, each in table.get("ratios", {}).items() if pair.startswith("BatchNorm")), None)
+    if found is None:
+        return ""
+    advice = " If you can add BatchNorm, add it first." if found["ratio"] < 1 and certain(found) else ""
+    return f"With BatchNorm instead of companions it is {found['ratio']:.2f} times.{advice}"
 
 
 def comparison_sections(comparison: Comparison, several: bool) -> list[Section]:
@@ -83,28 +106,31 @@ def comparison_sections(comparison: Comparison, several: bool) -> list[Section]:
 
 
 def results(comparison: Comparison) -> Section:
-    """Return the four methods: errors, standard deviations, and whether the differences are significant."""
+    """Return the ratio of the errors, every seed of every method, and the tables."""
     table = comparison.table
-    section = Section("Results")
-    section.show(
-        methods.methods_figure(table), "Test error: mean and standard deviation over the seeds. Lower is better."
-    )
-    section.show(
-        methods.draw_differences(table),
-        "Each net is compared with the other net of the same seed. An interval that contains 0 is not conclusive.",
-    )
+    section = Section("Results", "\n".join(table.get("notes", [])))
+    found = main_ratio(table)
+    if found is not None:
+        ratio = found[1]
+        section.cards = [("test error with companions / without", f"{ratio['ratio']:.2f}"),
+                         ("95 % interval", interval(ratio)),
+                         ("lower in", f"{ratio['lower']} of {ratio['pairs']} seeds")]  # fmt: skip
+    section.show(methods.methods_figure(table), "Test error: a line for each seed, and the mean. Lower is better.")
+    what = methods.mean_curves(comparison)[0]
+    section.show(methods.draw_epochs(comparison), f"The {what} over the epochs, mean over the seeds.")
     rows = [
         [method, methods.error_text(each), ", ".join(f"{error:.2f}" for error in each["errors"]),
-         f"{number(each.get('gain')):+.1f} %" if method != "CNN-Softmax" else NONE, f"{number(each.get('lr')):g}"]
+         f"{number(each.get('lr')):g}"]
         for method, each in table["methods"].items()
     ]  # fmt: skip
-    head = ["method", "test error, %", "each seed", "gain over CNN-Softmax", "learning rate"]
-    section.tables.append(PageTable(head, rows))
-    pairs = [
-        [pair.replace(" - ", " minus "), f"{each['mean']:+.2f}", interval(each), significance(each)]
-        for pair, each in table.get("differences", {}).items()
+    section.tables.append(PageTable(["method", "test error, %", "each seed", "learning rate"], rows))
+    ratios = [
+        [pair, f"{each['ratio']:.2f}", interval(each), f"{each['lower']} of {each['pairs']}", f"{each['p']:.2g}"]
+        for pair, each in table.get("ratios", {}).items()
     ]
-    section.tables.append(PageTable(["difference in points", "mean", "95 % interval", "the first is"], pairs))
+    if ratios:
+        head = ["ratio of errors", "geometric mean", "95 % interval", "lower in", "sign test p"]
+        section.tables.append(PageTable(head, ratios))
     return section
 
 
@@ -151,27 +177,19 @@ def next_step(comparison: Comparison) -> Section:
     if not is_own_data(table):
         why = "Your own images. Replace FOLDER by a folder that has one sub-folder of images per class:"
         section.commands.append((why, compare_own(table)))
-    seeds, pair = len(table.get("seeds", [])), deciding_pair(table)
-    if significance(pair) == NOT_SIGNIFICANT:
+    seeds, found = len(table.get("seeds", [])), main_ratio(table)
+    if found is not None and not certain(found[1]):
         more = max(10, 2 * seeds)
-        why = f"{counted(seeds, 'seed')} cannot distinguish the methods. More seeds make the intervals narrower:"
+        why = f"{counted(seeds, 'seed')} cannot distinguish the methods. More seeds make the interval narrower:"
         section.commands.append((why, compare_again(table, name, seeds=more)))
-    elif pair["mean"] > 0:
+    elif found is not None and found[1]["ratio"] > 1:
         why = "Companions raise the error here. Give them less weight:"
         section.commands.append((why, compare_again(table, name, alpha=[0.1])))
-    elif more_images(table):
+    elif found is not None and more_images(table):
         why = "Companions help here. See whether they still do with more images:"
         section.commands.append((why, compare_again(table, name, train_size=more_images(table))))
     section.commands += longer(comparison) + inspect_pair(comparison)
     return section
-
-
-def deciding_pair(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the difference between DSN and CNN that decides: a significant one, if there is one."""
-    differences = table.get("differences", {})
-    pairs = [differences[key] for key in (f"DSN-{loss} - CNN-{loss}" for loss in LOSSES) if key in differences]
-    unknown: Mapping[str, Any] = {"mean": 0.0, "interval": None}
-    return next((pair for pair in pairs if significance(pair) != NOT_SIGNIFICANT), pairs[0] if pairs else unknown)
 
 
 def longer(comparison: Comparison) -> list[tuple[str, str]]:
@@ -197,17 +215,12 @@ def inspect_pair(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def course(comparison: Comparison) -> Section:
-    """Return the figures of all training runs."""
+    """Return the figures of the paper on all training runs."""
     section = Section("Training")
-    section.show(
-        methods.draw_epochs(comparison),
-        "Mean over seeds, as in the paper's Fig. 2a. Use --test-every 1 to record the test errors too.",
-    )
     section.show(methods.draw_train_and_test(comparison), "At the end of training, as in the paper's Fig. 2c.")
-    for loss in LOSSES:
-        ours, theirs = comparison.runs.get(f"DSN-{loss}", []), comparison.runs.get(f"CNN-{loss}", [])
-        ratio = training.draw_gradient_ratio(ours, theirs) if ours and theirs else None
-        show_named(section, ratio, loss, f"{GRADIENTS} Mean over epochs and seeds. {RATIO}")
+    ours, theirs = (comparison.runs.get(method, []) for method in ("DSN-SVM", "CNN-SVM"))  # as the paper has it
+    ratio = training.draw_gradient_ratio(ours, theirs) if ours and theirs else None
+    section.show(ratio, f"{GRADIENTS} Mean over epochs and seeds. {RATIO}")
     return section
 
 
@@ -250,13 +263,13 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def interval(difference: Mapping[str, Any]) -> str:
+def interval(ratio: Mapping[str, Any]) -> str:
     """Return a 95 % interval as text."""
-    ends = difference["interval"]
-    return NONE if ends is None else f"{ends[0]:+.2f} to {ends[1]:+.2f}"
+    ends = ratio["interval"]
+    return NONE if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
 
 
-def significance(difference: Mapping[str, Any]) -> str:
-    """Return whether a difference is significant; below 0, the first is better."""
-    ends = difference["interval"]  # None for one seed
-    return NOT_SIGNIFICANT if ends is None or ends[0] <= 0 <= ends[1] else "better" if ends[1] < 0 else "worse"
+def certain(ratio: Mapping[str, Any]) -> bool:
+    """Whether the interval leaves out 1: the seeds decide between the methods."""
+    ends = ratio["interval"]  # None for one seed
+    return ends is not None and not ends[0] <= 1 <= ends[1]

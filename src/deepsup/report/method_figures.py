@@ -1,15 +1,17 @@
-"""Figures of the four methods of a comparison, as in the paper's Fig. 2."""
+"""Figures of the methods of a comparison: each seed's errors, and the paper's Fig. 2."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from deepsup.report.read import Comparison
 from deepsup.report.style import INK, MOST_POINTS, PAPER, WIDTH, Drawing, drawable, mark, number, series, tidy
+
+LEAST = 0.01  # percent: what a logarithmic axis shows for an error of 0
+KINDS = {"test_error": "test error", "validation_error": "validation error", "error": "error in training"}
 
 
 def draw_methods(comparison: Mapping[str, Any], folder: Path) -> Path:
@@ -18,93 +20,72 @@ def draw_methods(comparison: Mapping[str, Any], folder: Path) -> Path:
 
 
 def methods_figure(comparison: Mapping[str, Any]) -> Drawing:
-    """Draw the test error of every method: each seed, the mean, the standard deviation."""
+    """Draw the test error of every method on a logarithmic axis: a line for each seed, and the mean."""
     methods = comparison["methods"]
     said = ", ".join(f"{method} {error_text(each)}" for method, each in methods.items())
-    drawing = Drawing("methods", f"Test error of the four methods, percent: {said}.", size=(WIDTH, 3.2))
+    drawing = Drawing("methods", f"Test error of the methods, percent, each seed and the mean: {said}.", (WIDTH, 3.4))
     with drawing as axes:
+        for errors in zip(*(each["errors"] for each in methods.values()), strict=False):
+            values = [max(number(error), LEAST) for error in errors]
+            axes.plot(range(len(values)), values, color=INK, alpha=0.35, linewidth=1, marker=".", markersize=5)
         for place, (method, each) in enumerate(methods.items()):
-            style = mark(method) | {"markersize": 9, "linestyle": "none"}
-            axes.errorbar(place, number(each["mean"]), yerr=each["deviation"] or 0, capsize=6, **style)
-            axes.plot([place + 0.18] * len(each["errors"]), each["errors"], ".", color=INK, alpha=0.6, markersize=5)
+            mean = max(number(each["mean"]), LEAST)
+            axes.plot(place, mean, **(mark(method) | {"markersize": 10, "linestyle": "none"}))
             axes.annotate(
-                f"{each['mean']:.2f}", (place, number(each["mean"])), (-9, 0), textcoords="offset points", ha="right",
-                va="center",
+                f"{each['mean']:.2f} %", (place, mean), (9, 0), textcoords="offset points", va="center",
+                bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1, "alpha": 0.7},
             )  # fmt: skip
-        axes.set_xticks(range(len(methods)), list(methods))
-        axes.set_xlim(-0.6, len(methods) - 0.4)
-        tidy(axes, "", "test error, %")
+        kinds = [f"{method}\n{kind_of(method)}" for method in methods]
+        axes.set_xticks(range(len(methods)), kinds, fontsize=9 if len(methods) < 4 else 8)
+        axes.set_xlim(-0.4, len(methods) - 0.3)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # the default formatter writes formulas
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        tidy(axes, "", "test error, % (logarithmic)")
         axes.set_title(subject(comparison), fontsize=10)
-        drawing.figure.legend(
-            handles=meanings(methods), loc="outside lower center", ncols=3, fontsize=9, handletextpad=0.3,
-            columnspacing=1.2,
-        )  # fmt: skip
     return drawing
 
 
-def meanings(methods: Iterable[str]) -> list[Line2D]:
-    """Return the legend entries of filled and hollow markers and of the dots."""
-    kinds = {method.startswith("DSN"): mark(method) for method in methods}
-    words = {True: "with companions (DSN)", False: "plain net (CNN)"}
-    handles = [
-        Line2D([], [], label=words[kind], **(kinds[kind] | {"linestyle": "none", "marker": "o", "markersize": 8}))
-        for kind in (False, True)
-        if kind in kinds
-    ]
-    return [*handles, Line2D([], [], label="each seed", color=INK, alpha=0.6, marker=".", linestyle="none")]
+def kind_of(method: str) -> str:
+    """Return what a method is, for readers who do not know its name.
+
+    >>> kind_of("DSN-Softmax"), kind_of("BatchNorm")
+    ('companions', 'no companions')
+    """
+    return "companions" if method.startswith("DSN") else "no companions"
 
 
-def draw_differences(comparison: Mapping[str, Any]) -> Drawing | None:
-    """Draw the differences between methods with their 95 % intervals: below 0, the first of a pair is better."""
-    pairs = {pair: each for pair, each in comparison.get("differences", {}).items() if each["interval"]}
-    if not pairs:
-        return None
-    said = ", ".join(f"{pair} {each['mean']:+.2f}" for pair, each in pairs.items())
-    drawing = Drawing("differences", f"Differences in test error, points: {said}.", (WIDTH, 3.2))
-    with drawing as axes:
-        for place, (pair, each) in enumerate(pairs.items()):
-            low, high = each["interval"]
-            axes.plot([low, high], [place, place], color=INK, linewidth=2.5, solid_capstyle="butt")
-            axes.plot(each["mean"], place, "|", color=INK, markersize=14, markeredgewidth=3)
-            axes.annotate(
-                pair.replace(" - ", " minus "), (each["mean"], place), (0, 13), textcoords="offset points",
-                ha="center", bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
-            )  # fmt: skip
-        axes.axvline(0, color=INK, linewidth=1, linestyle="--")
-        axes.set_yticks([])
-        axes.set_ylim(len(pairs) - 0.6, -0.7)
-        axes.margins(x=0.25)
-        tidy(axes, "← better\N{EM SPACE}difference in test error, points\N{EM SPACE}worse →", "")
-        axes.grid(visible=False)
-        axes.spines["left"].set_visible(False)
-        axes.set_title("differences over the same seeds, 95 % intervals", fontsize=10)
-    return drawing
+def mean_curves(comparison: Comparison) -> tuple[str, dict[str, np.ndarray]]:
+    """Return which error is recorded over the epochs, and its mean over the seeds by method: test, else validation."""
+    records = [record for runs in comparison.runs.values() for run in runs for record in run.metrics]
+    key = next((key for key in ("test_error", "validation_error") if any(key in each for each in records)), "error")
+    curves = {}
+    for method, runs in comparison.runs.items():
+        lines = [series(run.metrics, key) for run in runs if drawable(series(run.metrics, key))]
+        if lines:
+            length = min(len(line) for line in lines)
+            curves[method] = np.array([line[:length] for line in lines]).mean(0)
+    return KINDS[key], curves
 
 
 def draw_epochs(comparison: Comparison) -> Drawing | None:
-    """Draw the error of the four methods over the epochs (Fig. 2a): test errors if recorded."""
-    tested = any("test_error" in record for runs in comparison.runs.values() for run in runs for record in run.metrics)
-    key, what = ("test_error", "test error, %") if tested else ("error", "error in training, %")
-    drawing = Drawing("epochs", f"{what[:-3]} of the four methods over the epochs, mean over seeds.".capitalize())
-    drawn = False
+    """Draw the error of the methods over the epochs (Fig. 2a)."""
+    what, curves = mean_curves(comparison)
+    if not curves:
+        return None
+    drawing = Drawing("epochs", f"{what} of the methods over the epochs, mean over seeds.".capitalize())
     with drawing as axes:
-        for method, runs in comparison.runs.items():
-            lines = [series(run.metrics, key) for run in runs if drawable(series(run.metrics, key))]
-            if not lines:
-                continue
-            length = min(len(line) for line in lines)
-            values = np.array([line[:length] for line in lines]).mean(0)
+        for method, values in curves.items():
             seen = np.isfinite(values)
-            step = 1 + length // MOST_POINTS
-            style = mark(method) | {"markevery": max(1, length // step // 10)}
-            axes.plot(np.arange(1, length + 1)[seen][::step], values[seen][::step], label=method, **style)
-            drawn = True
+            step = 1 + len(values) // MOST_POINTS
+            style = mark(method) | {"markevery": max(1, int(seen.sum()) // step // 10)}
+            axes.plot(np.arange(1, len(values) + 1)[seen][::step], values[seen][::step], label=method, **style)
         axes.set_ylim(bottom=0)
-        tidy(axes, "epoch", what)
+        tidy(axes, "epoch", f"{what}, %")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if drawn:
-            drawing.figure.legend(loc="outside upper center", ncols=2, fontsize=9)
-    return drawing if drawn else None
+        drawing.figure.legend(loc="outside upper center", ncols=2, fontsize=9)
+    return drawing
 
 
 def draw_train_and_test(comparison: Comparison) -> Drawing | None:
@@ -140,7 +121,7 @@ def draw_sizes(comparisons: Sequence[Comparison]) -> Drawing | None:
     ]
     if len({size for size, _ in sized}) < 2:
         return None
-    drawing = Drawing("sizes", "Test error of the four methods against the size of the training set.")
+    drawing = Drawing("sizes", "Test error of the methods against the size of the training set.")
     with drawing as axes:
         for method in sized[0][1].table["methods"]:
             cells = [(size, comparison.table["methods"][method]) for size, comparison in sized]

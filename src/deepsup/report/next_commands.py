@@ -7,10 +7,10 @@ from typing import Any
 
 from deepsup.config import PLACES, Config, current
 from deepsup.data import KNOWN
-from deepsup.recipes import quick
 
 # decided by the comparison, so not a flag of the command
-_DECIDED = {"data", "loss", "companion_loss", "lr", "validation", "select", "test", "tensorboard", "label_smoothing"}
+_DECIDED = {"data", "loss", "companion_loss", "test", "tensorboard"}
+_USUAL = ["CNN-Softmax", "DSN-Softmax"]
 _OF_THE_NET = ("network", "network_options", "taps", "pool", "hidden", "companion_length", "companion_init")
 
 
@@ -20,6 +20,8 @@ def compare_again(table: Mapping[str, Any], name: str, **changes: Any) -> str:
     config = {**table.get("config", {}), **changes}
     new = "-".join([name, *(word for key, value in changes.items() for word in flag(key, value))])
     words = ["--data", str(config.get("data", Config().data.source)), *flags(config)]
+    methods = list(table.get("methods", _USUAL))
+    words += ["--methods", *methods] if methods != _USUAL else []
     folder = re.sub(r"[/_]|-+", "-", new)
     return shlex.join(["deepsup", "compare", *words, "--seeds", str(seeds), "--out", f"runs/{folder}"])
 
@@ -33,8 +35,8 @@ def compare_own(table: Mapping[str, Any]) -> str:
 
 
 def flags(config: Mapping[str, Any]) -> list[str]:
-    """Return the flags of all settings that differ from what ``deepsup compare --data NAME`` sets by itself."""
-    usual = quick().replace(train_size=None).to_dict()
+    """Return the flags of all settings that differ from what ``deepsup compare`` sets by itself."""
+    usual = Config().to_dict()
     if config.get("network", usual["network"]) != usual["network"]:
         usual["network_options"] = {}  # those of the usual network only
     words: list[str] = []

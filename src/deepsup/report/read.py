@@ -20,7 +20,8 @@ EXITS = {
     "validation": {"plain_error": float}, "curve": [{"cost": float, "error": float, "multiply_adds": float}],
     "shown": [{"exit": str, "label": str, "said": str, "index": int, "confidence": float}],
 }  # fmt: skip
-COMPARISON = {"methods": {"*": {"runs?": [str]}}, "differences?": {"*": {}}, "config?": {}}
+_RATIO = {"ratio": float, "interval": (list, type(None)), "lower": int, "pairs": int, "p": float}
+COMPARISON = {"methods": {"*": {"runs?": [str]}}, "ratios?": {"*": _RATIO}, "notes?": [str], "config?": {}}
 
 MOST_LAYERS, MOST_METHODS = 500, 64
 """What a page shows of one run, and of one comparison."""

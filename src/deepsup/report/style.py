@@ -173,9 +173,9 @@ def mark(method: str) -> dict[str, Any]:
     colour = SUPERVISED if supervised else PLAIN
     return {
         "color": colour,
-        "marker": "s" if svm else "o",
+        "marker": "^" if method == "BatchNorm" else "s" if svm else "o",
         "markerfacecolor": colour if supervised else PAPER,
-        "linestyle": "--" if svm else "-",
+        "linestyle": ":" if method == "BatchNorm" else "--" if svm else "-",
         "markersize": 5,
         "linewidth": 1.7,
     }

@@ -34,7 +34,8 @@ class Engine:
     jobs: int | None = None
     """Runs at a time; None: 1, or as many as a Ray cluster has room for."""
     cpus: int | None = None
-    """CPU cores and threads per run; None: this machine's cores divided by the jobs, or 1 on an existing cluster."""
+    """CPU cores and threads per run; None: this machine's cores divided by the jobs, at most OMP_NUM_THREADS, or 1 on
+    an existing cluster."""
     gpus: float = 0.0
     """GPUs per run, which Ray reserves."""
     address: str | None = None
@@ -52,8 +53,10 @@ class Engine:
 
     @property
     def threads(self) -> int:
-        """Threads per run."""
-        return self.cpus or (1 if self.address else max(1, (os.cpu_count() or 1) // (self.jobs or 1)))
+        """Threads per run: ``cpus``, or a share of the cores, at most OMP_NUM_THREADS where that is set."""
+        share = 1 if self.address else max(1, (os.cpu_count() or 1) // (self.jobs or 1))
+        most = os.environ.get("OMP_NUM_THREADS", "")
+        return self.cpus or (min(share, int(most)) if most.isdecimal() and int(most) else share)
 
     def options(self) -> list[str]:
         """Return the options of the command line that mean this engine."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from deepsup.runs.folder import RunFolder
 from deepsup.runs.lock import LockedError
 from deepsup.runs.run import Run
 from deepsup.runs.train import train
-from deepsup.studies.engine import Engine
+from deepsup.studies.engine import Engine, Workers
 from deepsup.training import Callback
 
 DIVERGED = 101.0  # percent: worse than any error
@@ -51,19 +52,26 @@ def pool(engine: Engine | int, folder: Path = Path()) -> Iterator[RunAll]:
     """
     engine = Engine(jobs=engine) if isinstance(engine, int) else engine
     with engine.workers(folder) as workers:
+        yield partial(run_with, workers, folder)
 
-        def run_all(jobs: Sequence[Job], ended: Callable[[Job, int], None]) -> list[dict[str, Any]]:
-            """Run all jobs; call ``ended`` with each job that has ended and how many have."""
-            results = {}
-            for job in jobs:
-                if job.folder.is_relative_to(folder):
-                    below(folder, *job.folder.relative_to(folder).parts)
-            for count, (job, result) in enumerate(workers.stream(run_job, [whole(job) for job in jobs]), 1):
-                results[job.folder] = result
-                ended(job, count)
-            return [results[whole(job).folder] for job in jobs]
 
-        yield run_all
+def run_with(
+    workers: Workers, folder: Path, jobs: Sequence[Job], ended: Callable[[Job, int], None]
+) -> list[dict[str, Any]]:
+    """Run all jobs of a study in its folder; call ``ended`` with each job that has ended and how many have."""
+    check_below(folder, jobs)
+    results = {}
+    for count, (job, result) in enumerate(workers.stream(run_job, [whole(job) for job in jobs]), 1):
+        results[job.folder] = result
+        ended(job, count)
+    return [results[whole(job).folder] for job in jobs]
+
+
+def check_below(folder: Path, jobs: Sequence[Job]) -> None:
+    """Refuse a run folder that is a link and leads out of the folder of the study."""
+    for job in jobs:
+        if job.folder.is_relative_to(folder):
+            below(folder, *job.folder.relative_to(folder).parts)
 
 
 def whole(job: Job) -> Job:
@@ -90,12 +98,8 @@ def train_quietly(
     config: Config, folder: Path, threads: int, keep_memory: bool = False, callbacks: Sequence[Callback] = ()
 ) -> Run:
     """Train or resume one run with so many threads; if a killed study's process still owns it, wait a little."""
-    before, logger = torch.get_num_threads(), logging.getLogger("deepsup")
-    torch.set_num_threads(threads)
-    level = logger.level
-    logger.setLevel(logging.ERROR)  # notes on the data are logged once, when the study loads them
     deadline = time.monotonic() + PATIENCE
-    try:
+    with quiet(threads):
         while True:
             try:
                 return train(config, folder, resume=True, keep_memory=keep_memory, callbacks=callbacks)
@@ -103,6 +107,17 @@ def train_quietly(
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
+
+
+@contextmanager
+def quiet(threads: int) -> Iterator[None]:
+    """Compute with so many threads; notes on the data are logged once, when the study loads them."""
+    before, logger = torch.get_num_threads(), logging.getLogger("deepsup")
+    torch.set_num_threads(threads)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
     finally:
         torch.set_num_threads(before)
         logger.setLevel(level)

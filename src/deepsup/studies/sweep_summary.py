@@ -8,10 +8,10 @@ from typing import Any
 
 from deepsup.config import Config
 from deepsup.io import below, write_whole
-from deepsup.studies.compare import paired
 from deepsup.studies.engine import Workers
 from deepsup.studies.pool import Job, run_job, whole
 from deepsup.studies.search import Search
+from deepsup.studies.statistics import paired
 from deepsup.studies.study import Watcher
 from deepsup.studies.sweep_settings import Sweep
 
