@@ -203,8 +203,8 @@ function tile(map, wide, high) {
   return { canvas, plus, minus, text, root: element("div", { class: "tile" }, canvas, element("div", { class: "speaks", "aria-hidden": "true" }, plus, minus), text) };
 }
 
-function signed(value) {
-  const digits = Math.abs(value).toFixed(Math.abs(value) < 10 ? 1 : 0);
+function signed(value, scale) {
+  const digits = Math.abs(value).toFixed(scale < 1 ? 2 : scale < 10 ? 1 : 0);
   return Number(digits) === 0 ? digits : `${value < 0 ? "−" : "+"}${digits}`;
 }
 
@@ -247,7 +247,7 @@ function showMaps(net, judged) {
     const value = spoken ? spoken[map] : 0;
     each.plus.style.width = `${value > 0 ? (50 * value) / scale : 0}%`;
     each.minus.style.width = `${value < 0 ? (-50 * value) / scale : 0}%`;
-    const number = signed(value);
+    const number = signed(value, scale);
     each.text.textContent = spoken ? number : `map ${map + 1}`;
     each.canvas.setAttribute("aria-label", `Map ${map + 1}${spoken ? `, ${number} for ${data.classes[chosen]}` : ""}`);
   });
