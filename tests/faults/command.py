@@ -42,11 +42,11 @@ class Command:
         number: half-way through writing the n-th checkpoint.
     """
 
-    def __init__(self, folder: Path, *words: object, die_at: int = 0, **environment: str) -> None:
+    def __init__(self, folder: Path, *words: object, die_at: int = 0, verb: str = "train", **environment: str) -> None:
         handle, path = tempfile.mkstemp(dir=scratch())  # never on the disk that is to be filled
         os.close(handle)
         self.errors = Path(path)
-        given = ["train", "--out", str(folder), *map(str, words)]
+        given = [verb, "--out", str(folder), *(str(word) for word in words if word != verb)]
         self.process = SERVER.Process(target=child, args=(given, str(self.errors), str(folder), die_at, environment))
         self.process.start()
 

@@ -93,7 +93,7 @@ def work(folder: Path, todo: Sequence[Task]) -> None:
 
 def record(folder: Path, reader: Any, task: Task) -> dict[str, Any]:
     """Read all files of a task."""
-    worst, escaped = 0.0, []
+    worst, escaped, before = 0.0, [], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for case in range(task.first, task.first + task.count):
         (folder / "case").write_text(str(case))
         seconds, fault = tried(folder / "spoiled", reader, task.reader, case)
@@ -103,6 +103,7 @@ def record(folder: Path, reader: Any, task: Task) -> dict[str, Any]:
             sys.stderr.write(f"{task.reader}, case {case}: {fault if task.count == 1 else fault.splitlines()[-1]}\n")
     fault = f"damaged {task.reader}"
     return {"fault": fault, "tries": task.count, "lost": len(escaped), "worst_seconds": round(worst, 3),
+            "worst_mib": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 2**10,
             "cases": escaped[:20]}  # fmt: skip
 
 

@@ -116,7 +116,7 @@ class Search:
         owner = trial.user_attrs.get("owner")
         if owner is None:
             begun = trial.datetime_start or datetime.now()
-            return time.time() - begun.timestamp() < UNOWNED
+            return abs(time.time() - begun.timestamp()) < UNOWNED  # the clock may have been set meanwhile
         return owner != self.owner and is_owned(below(self.folder, ".drivers", file_name(str(owner))))
 
     def others(self) -> int:
@@ -133,7 +133,8 @@ class Search:
         config = self.config.replace(**self.values(trial.params))
         folder = below(self.folder, "trials", f"{self.method}-{trial.number:04d}")
         id_ = trial._trial_id
-        return TrialTask(self.storage, self.name, self.method, id_, trial.number, config, folder, deadline)
+        left = deadline - time.monotonic()
+        return TrialTask(self.storage, self.name, self.method, id_, trial.number, config, folder, left)
 
     def values(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a trial: a choice is the value that its name stands for."""

@@ -89,7 +89,7 @@ def finished(run: Searching, made: Sweep, folder: Path, workers: Workers, limits
     with alone(below(folder, ".final"), seconds=3600):  # two processes may end at the same time
         answer = summarised(searches, made, limits) | {"others": 0}
         add_finals(answer, made, folder, run.seeds, workers, run.watch)
-        answer["seconds"] = round(time.time() - run.began, 1)
+        answer["seconds"] = round(time.monotonic() - run.began, 1)
         write_whole(folder / "sweep.json", (json.dumps(answer, indent=1) + "\n").encode())
     return answer
 
@@ -130,7 +130,7 @@ class Searching:
     ) -> None:
         self.searches = {search.method: search for search in searches}
         self.limit, self.budget, self.seeds, self.watch = limit, budget, seeds, watch
-        self.began = time.time()
+        self.began = time.monotonic()
         self.deadline = self.began + 60 * (budget or 1e9)
         self.lasted: list[float] = []
         self.ended, self.done, self.needs = 0, 0.0, 0.0
@@ -157,7 +157,7 @@ class Searching:
         while True:
             counts = {method: search.count() for method, search in self.searches.items()}
             open_ = {method: count for method, count in counts.items() if count < self.most(method)}
-            if not open_ or (time.time() > self.deadline and all(counts.values())):
+            if not open_ or (time.monotonic() > self.deadline and all(counts.values())):
                 return
             method = min(open_, key=lambda name: open_[name])
             if len(set(open_.values())) == 1 and not self.fits():
@@ -178,7 +178,7 @@ class Searching:
     def fits(self) -> bool:
         """Whether a trial of each method and the final runs still fit into the time."""
         runs = max(2.0, (2 + 2 * self.seeds) / self.parallel)
-        return not self.lasted or time.time() + runs * mean(self.lasted) <= self.deadline
+        return not self.lasted or time.monotonic() + runs * mean(self.lasted) <= self.deadline
 
     def check_enough(self) -> None:
         """Refuse a budget in which not one run of each method has ended."""

@@ -39,8 +39,8 @@ class TrialTask:
     """In the study, from 0: the defaults."""
     config: Config
     folder: Path
-    deadline: float
-    """Seconds since 1970; the run is stopped and saved then."""
+    left: float
+    """Seconds after which the run is stopped and saved. No time of day: clocks are set, and machines have their own."""
 
     def __str__(self) -> str:
         return f"{self.method}, trial {self.number}"
@@ -48,7 +48,7 @@ class TrialTask:
 
 def run_trial(task: TrialTask, threads: int, keep_memory: bool = False) -> dict[str, Any]:
     """Train or resume a trial; return its state and, if it was trained to the end, its validation error."""
-    began, deadline = time.monotonic(), Deadline(task.deadline)
+    began, deadline = time.monotonic(), Deadline(time.monotonic() + task.left)
 
     def ended(state: str, error: float | None = None, why: str = "") -> dict[str, Any]:
         epochs = RunFolder(task.folder).epochs
@@ -116,7 +116,7 @@ class Deadline(Callback):
     done, seconds = 0.0, 0.0
     """The share of a whole run that was trained here, and how long that took."""
 
-    def __init__(self, deadline: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.deadline, self.clock = deadline, clock
 
     def started(self, training: Training) -> None:
