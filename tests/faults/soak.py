@@ -7,7 +7,8 @@
     python tests/faults/soak.py --table              # only the table, from the record
 
 The record is written after every fault, and a stopped soak goes on where it was: a fault with a line is not run again,
-unless --again says so. Every line has the commit and the date of its own. Remove the record to start over.
+unless it was skipped or --again says so. Every line has the commit and the date of its own. Remove the record to start
+over.
 """
 
 import argparse
@@ -64,7 +65,8 @@ def soak(
     """Run what the record has no line of yet, or with ``again`` all of it; write it after each."""
     record = json.loads(path.read_text()) if path.exists() else {"lines": {}}
     for name in names:
-        if name in record["lines"] and not again:
+        line = record["lines"].get(name)
+        if line and not line.get("skipped") and not again:
             continue
         why = missing(name)
         found = {"fault": name, "tries": 0, "skipped": why} if why else tried(name, seed, tries)

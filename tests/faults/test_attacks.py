@@ -11,8 +11,10 @@ import pytest
 from attacks import ATTACKS, HOSTILE, command, hostile_comparison, hostile_sweep, snapshot, stopped_run, touched
 from PIL import Image
 
+from deepsup import Run
 from deepsup.errors import RunError, WriteError
 from deepsup.io import append_line, below, file_name, folder_below, printable, whole_file, write_whole
+from deepsup.report.names import shorten
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,34 @@ def test_hostile_names_on_a_page(sound: Path, tmp_path: Path) -> None:
     assert [char for char in page if printable(char) != char] == []
     for figure in (run / "plots").glob("*.svg"):
         ElementTree.parse(figure)
+
+
+def test_names_of_a_million_letters(sound: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(sound, tmp_path / "run"))
+    lines = (run / "metrics.jsonl").read_text().replace('"conv1"', f'"{"x" * 1_000_000}"')
+    (run / "metrics.jsonl").write_text(lines)
+    done = command("report", run)
+    assert done.code == 0
+    assert done.seconds < 20  # as long as for other names
+    for figure in (run / "plots").glob("*.svg"):
+        assert figure.stat().st_size < 10**7
+    assert shorten("ab" * 10**6, 10) == "abababa…ab"
+
+
+def test_what_is_handed_on_is_of_the_run(sound: Path, tmp_path: Path) -> None:
+    """A link would bring a file of mine to whom I give the copy; those of the hub's cache lead to its blobs."""
+    cache, mine = tmp_path / "models--a--b", tmp_path / "mine.json"
+    run = Path(shutil.copytree(sound, cache / "snapshots" / "abc"))
+    (cache / "blobs").mkdir()
+    (run / "environment.json").rename(cache / "blobs" / "1")
+    (run / "environment.json").symlink_to(cache / "blobs" / "1")
+    Run(run).save_pretrained(tmp_path / "copy")
+    mine.write_text('{"password": "mine"}')
+    (run / "environment.json").unlink()
+    (run / "environment.json").symlink_to(mine)
+    with pytest.raises(RunError, match=r"environment\.json is a link"):
+        Run(run).save_pretrained(tmp_path / "other")
+    assert "password" not in "".join(path.read_text(errors="ignore") for path in (tmp_path / "other").iterdir())
 
 
 @pytest.mark.slow

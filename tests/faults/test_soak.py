@@ -57,7 +57,7 @@ def test_a_soak_runs_what_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_soak_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("soak.tried", lambda name, seed, tries: {"fault": name, "tries": 10, "lost": seed})
+    monkeypatch.setattr("soak.tried", lambda name, seed, _: {"fault": name, "tries": 10, "lost": seed})
     path, names = tmp_path / "soak.json", ["damaged masks", "damaged idx"]
     assert [line["lost"] for line in soak(names[:1], path, seed=1)] == [1]
     assert [line["fault"] for line in soak(names, path, seed=2)] == names[1:]

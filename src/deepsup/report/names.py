@@ -28,7 +28,7 @@ def shorten(name: str, limit: int) -> str:
     name = " ".join(name.split())
     if width(name) <= limit:
         return name
-    head, tail = name, name
+    head, tail = name[:limit], name[-limit:]
     while width(head) > 2 * (limit - 1) // 3 + 1:
         head = head[:-1]
     while width(tail) > limit - 1 - width(head):

@@ -31,7 +31,7 @@ INK, PAPER = "#2b2f36", "#fefefe"
 # in every figure: blue and filled is a net with companions, grey and hollow a plain net
 SUPERVISED, PLAIN = "#0072b2", "#7a828e"
 # what a figure shows at most; a file of a stranger can name more
-MOST_LINES, MOST_POINTS, MOST_PICTURES = 64, 4000, 60
+MOST_LINES, MOST_POINTS, MOST_PICTURES, LONGEST_TEXT = 64, 4000, 60, 300
 XML = '<?xml version="1.0" encoding="utf-8"?>\n'
 
 _LOOK: Any = {
@@ -68,7 +68,8 @@ class Drawing:
     def __exit__(self, *error: Any) -> None:
         for text in self.figure.findobj(Text):
             assert isinstance(text, Text)
-            text.set_text(printable(text.get_text()))  # of a stranger: XML has no control characters
+            said = printable(text.get_text())  # of a stranger: XML has no control characters
+            text.set_text(said if len(said) <= LONGEST_TEXT else shorten(said, LONGEST_TEXT))
             if text.get_gid() is None and not has_glyphs(text.get_text()):
                 self._name(text, text.get_text(), limit=80)
         self._context.__exit__(*error)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import DataError
-from deepsup.io import printable, write_whole
+from deepsup.io import below, printable, write_whole
 from deepsup.preprocess import Normalizer, to_tensor
 from deepsup.pretrained import CARD, card_of, local_folder, make_folder, push
 from deepsup.runs.evaluate import predict
@@ -75,7 +75,7 @@ class Run(RunFolder):
         place = make_folder(folder)
         for name in KEPT:
             if (self.folder / name).is_file():
-                write_whole(place / name, (self.folder / name).read_bytes())
+                write_whole(place / name, own_file(self.folder, name).read_bytes())
         lines = [
             f"network {self.config.network.name}, data {Path(self.config.data.source).name}",
             f"{len(self.classes)} classes",
@@ -111,3 +111,14 @@ class Run(RunFolder):
         A run with a score per pixel writes a mask for each file to the folder ``out``.
         """
         return predict(self, files, out)
+
+
+def own_file(folder: Path, name: str) -> Path:
+    """Return a file of a run to hand on; refuse a link, which could bring a file of the reader's own along.
+
+    The cache of the hub consists of links to ``blobs`` beside its snapshots.
+    """
+    path, here = folder / name, folder.resolve()
+    if path.is_symlink() and path.resolve().parent != here.parent.parent / "blobs":
+        return below(folder, name)
+    return path
