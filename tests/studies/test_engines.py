@@ -241,6 +241,12 @@ def test_tasks_are_taken_as_there_is_room() -> None:
 
 def test_threads_per_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert [Engine(jobs=jobs).threads for jobs in (None, 2, 4)] == [3, 3, 2]
+    assert Engine(cpus=5).threads == 5
+    monkeypatch.setenv("OMP_NUM_THREADS", "4,2")  # of nested levels: not ours to read
+    assert Engine().threads == 8
+    monkeypatch.delenv("OMP_NUM_THREADS")
     assert [Engine(jobs=jobs).threads for jobs in (None, 1, 2, 3, 16)] == [8, 8, 4, 2, 1]
     assert Engine("ray").threads == 8
     assert Engine("ray", jobs=4).threads == 2
