@@ -315,6 +315,4 @@ def test_nin_with_batch_norm_has_one_after_every_convolution_but_the_last(name: 
     convolutions = [place for place, layer in enumerate(layers) if isinstance(layer, nn.Conv2d)]
     after = [layers[place + 1] for place in convolutions]
     assert [isinstance(layer, nn.BatchNorm2d) for layer in after] == [True] * 8 + [False]
-    assert all(
-        layers[place].out_channels == norm.num_features for place, norm in zip(convolutions[:8], after[:8], strict=True)
-    )
+    assert [layers[place].out_channels for place in convolutions[:8]] == [norm.num_features for norm in after[:8]]
