@@ -132,7 +132,7 @@ def test_runs_that_did_not_learn_are_not_recommended(
     assert main(["train", *words, "--out", str(tmp_path / "t")]) == 0
     said = capsys.readouterr()
     assert "it did not learn (guessing has 90 % error); train longer or raise the rate: --epochs, --lr" in said.out
-    assert "next:" not in said.out
+    assert "deepsup inspect" not in said.out
 
 
 @pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])

@@ -88,7 +88,7 @@ def train(
     else:
         after = "report" if "metrics" in result else "inspect"
         lines.append(f"next: {reading(after, chosen.network.name, str(run.folder))}")
-    if learned and "metrics" not in result and _comparable(chosen):
+    if "metrics" not in result and _comparable(chosen):
         given = _shared(chosen, recipe, config, settings)
         methods = ["--methods", "CNN-SVM", "DSN-SVM"] if chosen.objective.loss == "squared_hinge" else []
         lines.append("next: " + options.command("compare", recipe, config, given, _unused(run.folder), *methods))
