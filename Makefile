@@ -13,6 +13,7 @@ setup: .venv/.done
 
 run: setup
 	$(BIN)/deepsup compare --recipe quick --seeds 6 --methods CNN-Softmax DSN-Softmax BatchNorm --jobs 2 --out runs/compare
+	$(BIN)/deepsup demo runs/compare/dsn-softmax-lr0.03-seed0 runs/compare/cnn-softmax-lr0.03-seed0 --out runs/compare/glass-box.html
 
 test: setup
 	$(BIN)/ruff format --check .

@@ -91,6 +91,20 @@ def test_what_the_readme_says_of_depth_is_the_record() -> None:
     assert f"add it first: {', '.join(norm)} %" in page
 
 
+def test_what_the_readme_says_of_the_main_job_is_the_record() -> None:
+    record = json.loads((ROOT / "results" / "main-job.json").read_text())
+    page = (ROOT / "README.md").read_text()
+    for each in record["methods"].values():
+        errors = ", ".join(f"{error:.1f}" for error in each["errors"])
+        assert f"{each['mean']:.2f} ± {each['deviation']:.2f} % ({errors})" in page
+    ratio = record["ratios"]["DSN-Softmax / CNN-Softmax"]
+    low, high = ratio["interval"]
+    assert (
+        f"{ratio['ratio']:.2f} times that without (95 % {low:.2f} to {high:.2f}, lower in {ratio['lower']} of" in page
+    )
+    assert f"BatchNorm instead {record['ratios']['BatchNorm / CNN-Softmax']['ratio']:.2f} times" in page
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_bytes()) <= 9_216
     assert len(blocks("README.md")[0].splitlines()) <= 25
