@@ -18,7 +18,8 @@ def complaints(record: dict) -> set[str]:
     """Return the faults whose lines do not support the page: lost something, tried too seldom, too slow, not run."""
     lines = record["lines"]
     damaged = {name: line for name, line in lines.items() if name.startswith("damaged")}
-    found = {name for name, line in lines.items() if line.get("lost", 1) or line["commit"].endswith("+")}
+    ran = {name: line for name, line in lines.items() if not line.get("skipped")}  # left out with a reason
+    found = {name for name, line in ran.items() if line.get("lost", 1) or line["commit"].endswith("+")}
     found |= {name for name, least in LEAST.items() if lines.get(name, {}).get("tries", 0) < least}
     found |= {name for name, line in damaged.items() if line["worst_seconds"] >= 5}
     found |= {"damaged"} if sum(line["tries"] for line in damaged.values()) < 100_000 else set()
