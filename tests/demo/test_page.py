@@ -14,10 +14,10 @@ import torch
 from PIL import Image
 
 from deepsup.config import Config
-from deepsup.demo import demo_page, write_demo
+from deepsup.demo import write_demo
 from deepsup.demo.browser_graph import operators
 from deepsup.demo.demo_nets import demo_net
-from deepsup.demo.demo_page import page_data, rendered
+from deepsup.demo.demo_page import rendered
 from deepsup.preprocess import to_tensor
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.run_data import data_of
@@ -109,6 +109,13 @@ class Opened:
 
 
 Open = Callable[..., Opened]
+
+
+def data_in(page: Path) -> dict[str, Any]:
+    """Return what a page knows."""
+    text = page.read_text(encoding="utf-8").split('id="data">')[1].split("</script>")[0]
+    found: dict[str, Any] = json.loads(text)
+    return found
 
 
 @pytest.fixture
@@ -203,11 +210,9 @@ def test_drawing(opened: Open, page_of_pair: Path) -> None:
     assert page.page.locator("#live").text_content() == "Nothing is drawn."
 
 
+@pytest.mark.slow
 def test_speed(opened: Open, page_of_pair: Path) -> None:
-    """Both nets and all that the page shows of them take less than 50 ms per stroke.
-
-    A busy machine is slower: it gets more time, by what 20 million multiplications take, 20 ms where nothing else runs.
-    """
+    """Both nets and all that the page shows of them take less than 50 ms per stroke, where nothing else runs."""
     found = opened(page_of_pair).page.evaluate("""() => {
         const values = new Float32Array(2000).fill(0.5);
         const multiplied = () => {
@@ -219,7 +224,9 @@ def test_speed(opened: Open, page_of_pair: Path) -> None:
         const least = work => Math.min(...Array.from({length: 20}, work));
         return {reference: least(multiplied), ours: least(() => { show(); return state.milliseconds.all; })};
     }""")
-    assert found["ours"] < 50 * max(1.0, found["reference"] / 20)
+    if found["reference"] > 25:  # 20 million multiplications take 20 ms otherwise
+        pytest.skip(f"the machine is busy: a loop of 20 ms takes {found['reference']:.0f} ms")
+    assert found["ours"] < 50
 
 
 @pytest.mark.slow
@@ -365,9 +372,8 @@ def test_images_of_every_kind(opened: Open, page_of_pair: Path, tmp_path: Path) 
     page.until("glassBox.shown().pixels[2 * 28 + 3] === 255")
 
 
-def test_hostile_names(opened: Open, pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_page, "bits_of", lambda *_: {})
-    data = page_data([demo_net(RunFolder(pair[0]))])
+def test_hostile_names(opened: Open, page_of_pair: Path, tmp_path: Path) -> None:
+    data = data_in(page_of_pair)
     hostile = [
         "<img src=x onerror=alert(1)>",
         "</script><script>alert(2)</script>",
@@ -403,13 +409,8 @@ def test_the_browser_runs_no_other_script(opened: Open, page_of_pair: Path, tmp_
     assert "Content Security Policy" in page.said.pop()
 
 
-def test_size(pair: tuple[Path, Path], trained: Callable[..., Path], tmp_path: Path) -> None:
-    """The page of the main job's net stays below 1 MB; epochs come on top."""
-    run = RunFolder(pair[0])
-    for each in run.snapshots.glob("*"):
-        each.rename(tmp_path / each.name)
-    try:
-        assert write_demo(run, out=tmp_path / "small.html").stat().st_size < 1_000_000
-    finally:
-        for each in tmp_path.glob("*.safetensors"):
-            each.rename(run.snapshots / each.name)
+def test_size(page_of_pair: Path) -> None:
+    """The page of the main job's net and its twin stays below 1 MB; earlier epochs come on top."""
+    text = page_of_pair.read_text(encoding="utf-8")
+    earlier = sum(len(json.dumps(epoch)) for net in data_in(page_of_pair)["nets"] for epoch in net["epochs"][:-1])
+    assert len(text) - earlier < 1_000_000
