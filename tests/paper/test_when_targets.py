@@ -196,13 +196,13 @@ def test_harm_is_told_by_group(tmp_path: Path) -> None:
     group = {"rows": 5, "trained": 4, "geometric_mean": 0.8049, "interval": [0.7, 0.925], "pairs": 20, "better": 17,
              "harmed": ["MLP, SGD 0.1"], "woken": ["CNN, SGD 0.01"]}  # fmt: skip
     path.write_text(json.dumps({"groups": {"nine kinds": group, "others": {}}}))
-    said = harm_text(path)
+    said = harm_text([path])
     assert "- nine kinds: 0.80 (95 % 0.70 to 0.93, lower in 17 of 20 pairs); 4 of 5 train" in said
     assert "harmed: MLP, SGD 0.1; 1 more train only with companions." in said
     assert "others" not in said
     path.write_text("{}")
     with pytest.raises(RunError, match=r"cannot read .*harm\.json"):
-        harm_text(path)
+        harm_text([path])
 
 
 def test_the_effect_of_a_choice_is_the_mean_over_the_others() -> None:

@@ -1,7 +1,7 @@
 """Records in, the blocks of docs/when.md out: what each study of ``when`` found, or the command that runs it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ Records = Mapping[tuple[str, str], Mapping[str, Any]]
 def when_block(records: Records, results: Path) -> str:
     """Return the findings of every study, in Markdown; what has no record is said to be not run."""
     parts = [study_text(name, records.get((name, "cpu")), results) for name in STUDIES_OF_WHEN]
-    harm = results / "harm.json"
-    return "\n\n".join([*parts, *([harm_text(harm)] if harm.is_file() else [])])
+    harm = [path for path in (results / "harm.json", results / "harm-others.json") if path.is_file()]
+    return "\n\n".join([*parts, *([harm_text(harm)] if harm else [])])
 
 
 def study_text(name: str, record: Mapping[str, Any] | None, results: Path) -> str:
@@ -72,13 +72,15 @@ def lower(row: Mapping[str, Any], bare: Mapping[str, Any]) -> str:
     return f" ({sum(a < b for a, b in pairs)} of {len(pairs)})"
 
 
-def harm_text(path: Path) -> str:
+def harm_text(paths: Sequence[Path]) -> str:
     """Return what each group of models says in ``deepsup harm``: error with companions over error without."""
-    try:
-        groups = {name: each for name, each in json.loads(path.read_text(encoding="utf-8"))["groups"].items() if each}
-        said = [f"{name}: {group_text(each)}" for name, each in groups.items()]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"cannot read {path}: {error}; expected a record that deepsup harm made") from error
+    said = []
+    for path in paths:
+        try:
+            groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
+            said += [f"{name}: {group_text(each)}" for name, each in groups.items() if each]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"cannot read {path}: {error}; expected a record that deepsup harm made") from error
     return (
         "**Small models at fixed learning rates, nothing but defaults** (`deepsup harm`). Test error with companions "
         "over test error without, geometric mean over the pairs of a model and an optimizer in which the model trains "
