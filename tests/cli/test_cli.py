@@ -108,7 +108,7 @@ def test_check_images_of_your_own(tmp_path, capsys):
         (["train", "--network-options", "drop"], ["--network-options drop; expected KEY=VALUE"]),
         (["train", "--recipe", "quick", "--config", "a.yaml"], ["both --recipe quick and --config a.yaml"]),
         (["compare", "--loss", "softmax"], ["the methods have losses of their own; give --methods"]),
-        (["compare", "--methods", "DSN"], ["no method 'DSN'; expected one of: CNN-Softmax, DSN-Softmax"]),
+        (["compare", "--methods", "DSN"], ["no method 'DSN'; did you mean 'DSN-SVM'?"]),
         (["compare", "--no-test"], ["compare has no option --no-test"]),
         (["compare", "--resume"], ["goes on with the same command"]),
         (["reproduce", "fig2a", "--repeat", "row@x", "--results", "results"], ["expected ROW@SEED"]),

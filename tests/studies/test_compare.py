@@ -161,8 +161,8 @@ def test_what_cannot_be_compared(digits: Path, tmp_path: Path) -> None:
         compare(config, tmp_path, seeds=0)
     with pytest.raises(ConfigError, match="minutes=-1; expected a number above 0"):
         compare(config, tmp_path, minutes=-1)
-    with pytest.raises(ConfigError, match=r"no method 'DSN'; did you mean 'DSN-SVM'"):
-        compare(config, tmp_path, methods=["DSN"])
+    with pytest.raises(ConfigError, match=r"no method 'LSTM'; expected one of: CNN-Softmax, .*BatchNorm, paper"):
+        compare(config, tmp_path, methods=["LSTM"])
     with pytest.raises(ConfigError, match="methods=DSN-SVM; expected at least two"):
         compare(config, tmp_path, methods=["DSN-SVM", "DSN-SVM"])
     with pytest.raises(ConfigError, match="BatchNorm for cnn, which has no option norm; expected one of: nin-cifar10,"):
