@@ -107,7 +107,7 @@ def test_check_images_of_your_own(tmp_path, capsys):
         (["train", "--norms", "maybe"], ["train does not take maybe"]),
         (["train", "--network-options", "drop"], ["--network-options drop; expected KEY=VALUE"]),
         (["train", "--recipe", "quick", "--config", "a.yaml"], ["both --recipe quick and --config a.yaml"]),
-        (["compare", "--loss", "softmax"], ["the methods have losses of their own; give --methods"]),
+        (["compare", "--loss", "softmax"], ["the methods have losses of their own: give --methods"]),
         (["compare", "--methods", "DSN"], ["no method 'DSN'; did you mean 'DSN-SVM'?"]),
         (["compare", "--no-test"], ["compare has no option --no-test"]),
         (["compare", "--resume"], ["goes on with the same command"]),
