@@ -107,7 +107,8 @@ def copied_folder(folder: Path, tries: int, seed: int = 0) -> Record:
 
 def planted(folder: Path, tries: int, seed: int = 0) -> Record:
     """A stranger's run has links, FIFOs and folders planted: no verb touches anything outside of it."""
-    sound = stopped_run(Path(small_data(folder)[1]), folder)
+    (folder / "sound").mkdir()
+    sound = stopped_run(Path(small_data(folder)[1]), folder / "sound")
     names = list(ATTACKS)
     random.Random(seed).shuffle(names)
 

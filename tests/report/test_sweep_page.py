@@ -59,7 +59,7 @@ def test_everything_is_on_the_page(make_sweep: Callable[..., Path]) -> None:
     assert "went from an error of 8.00 % at the defaults to 6.50 %" in page
     assert "companions help (95 % interval of the difference -0.90 to -0.10 points, 2 seeds)" in page
     assert "<b>" not in page.split("</header>")[1]
-    assert "<span>--config</span> <span>runs/sweep/best.yaml</span>" in page
+    assert f"<span>--config</span> <span>{folder}/best.yaml</span>" in page  # a moved sweep has its own
     assert {path.stem for path in (folder / "plots").glob("*.svg")} == {
         "search", "importance-supervised", "importance-plain", "slice-lr", "slice-schedule", "slice-hidden"
     }  # fmt: skip

@@ -202,9 +202,9 @@ class RunFolder:
         """Mark the run as no longer diverged: it is resumed."""
         remove(self.folder / "diverged.json")
 
-    def write_json(self, name: str, value: dict[str, Any]) -> None:
+    def write_json(self, name: str, value: dict[str, Any], indent: int | None = 2) -> None:
         """Write one JSON file atomically."""
-        write_whole(self.folder / name, (json.dumps(value, indent=2) + "\n").encode())
+        write_whole(self.folder / name, (json.dumps(value, indent=indent) + "\n").encode())
 
     def add_metrics(self, record: dict[str, Any]) -> None:
         """Add the record of one epoch."""

@@ -28,7 +28,7 @@ def write_insight(
     mistaken = images[[each["index"] for each in found["mistakes"]]]
     with whole_file(run.folder / "insight.npz") as file:
         np.savez_compressed(file, allow_pickle=False, mistakes=np.ascontiguousarray(mistaken), **(arrays or {}))
-    run.write_json("insight.json", found)
+    run.write_json("insight.json", found, indent=None)  # 2,000 classes: 36 MB in place of 156 MB
     for older in ("inside.json", "inside.npz"):
         remove(run.folder / older)
     return found
