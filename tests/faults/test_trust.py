@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 
 import deepsup
 from deepsup.cli import main
+from deepsup.cli.run_commands import reading
 from deepsup.config import Config
 from deepsup.errors import ConfigError, RunError
 from deepsup.exits.run_exits import calibrate_run, digest, load_exits
@@ -46,10 +47,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["train", "--network", "stranger:net", "--taps", "none", "--train-size", "60", "--batch-size", "20"]
     (done,) = commands(folder, [*words, "--limit-steps", "2", "--no-tensorboard", "--out", "run"])
     assert done.code == 0, done.errors
-    assert "next: PYTHONPATH=. deepsup inspect run --trust" in done.out
+    assert "the run is in run" in done.out
     (folder / "imported").unlink()
     shutil.rmtree(folder / "__pycache__", ignore_errors=True)
     return folder
+
+
+def test_what_reads_a_run_with_a_network_of_ones_own() -> None:
+    assert reading("inspect", "stranger:net", "my run") == "PYTHONPATH=. deepsup inspect 'my run' --trust"
+    assert reading("inspect", "cnn", "run") == "deepsup inspect run"
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The page in a real browser: no error, no request, every figure with size and words, nothing wider than the screen."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,6 @@ MARKERS = """name => ({
 CONTRAST = """() => { const style = getComputedStyle(document.body);
     const light = colour => { const [r, g, b] = colour.match(/[0-9.]+/g).map(Number); return r + g + b; };
     return light(style.color) - light(style.backgroundColor); }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (pip install 'deepsup[dev]')")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from torch import Tensor
 from deepsup.data import Dataset, data_folder
 from deepsup.data.dataset import Images
 from deepsup.data.storage import write
-from deepsup.errors import DataError, nearest
+from deepsup.errors import DataError, DeepsupError, nearest
 from deepsup.io import remove
 from deepsup.npz import read_arrays
 from deepsup.preprocess.steps import GCN, LCN, STEPS, ZCA, Arrays, Standardize, Step
@@ -172,7 +172,7 @@ def _cached(key: str, step: Step, image: Sequence[int], learn: Callable[[], Arra
     try:
         remove(path)  # only a damaged file can still be there
         write(path, packed.getvalue())
-    except (DataError, OSError) as error:
+    except (DeepsupError, OSError) as error:
         logger.warning("the fit is not cached: %s", error)
     return arrays
 
