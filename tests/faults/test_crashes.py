@@ -11,7 +11,7 @@ from command import LIMIT
 from crashes import CRASHES, another_clock, missing
 
 TRIES = dict.fromkeys(CRASHES, 1) | {"killed": 6, "double_start": 2, "full_disk": 3}
-SHORT = {"killed": 3, "double_start": 1}
+SHORT = {"killed": 2, "double_start": 1}
 EACH = [*SHORT.items(), *(pytest.param(*each, marks=pytest.mark.slow) for each in TRIES.items())]
 
 
