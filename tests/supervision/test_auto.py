@@ -203,3 +203,24 @@ def test_a_deep_mlp_without_norm_layers_has_a_companion_after_three_layers() -> 
     assert auto(perceptron(9), x) == ("5", "11")  # thirds, as before
     assert auto(perceptron(12), x) == ("5", "11", "17")
     assert len(auto(perceptron(12, nn.LayerNorm(8)), x)) == 2
+
+
+def test_a_residual_branch_is_no_tap() -> None:
+    """The model's forward adds the blocks; what comes before the first one is on the stream."""
+
+    class Stream(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Conv2d(2, 4, 3, padding=1)
+            self.blocks = nn.ModuleList(nn.Sequential(nn.ReLU(), nn.Conv2d(4, 4, 3, padding=1)) for _ in range(4))
+            self.fc = nn.Linear(4, CLASSES)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.stem(x)
+            for index, block in enumerate(self.blocks):
+                x = x + 0.3 * block(x)
+                x = nn.functional.max_pool2d(x, 2) if index == 1 else x
+            return self.fc(x.relu().mean((2, 3)))
+
+    torch.manual_seed(0)
+    assert auto(Stream(), torch.randn(1, 2, 16, 16)) == ("stem",)

@@ -56,6 +56,7 @@ def choose_taps(model: nn.Module, seen: Trace) -> list[str]:
         stages = map_stages(blocks, ends)
         own = block_ends(blocks, calls, seen) if all(call in tappable for call in blocks) else []
         taps = own if not stages or (own and follow(blocks, stages, seen)) else between(stages, ends, calls, seen)
+        taps = on_the_stream(taps, blocks, calls, seen)
     if not taps:
         raise SupervisionError(nothing_found(model, tappable, seen))
     return taps
@@ -303,6 +304,46 @@ def leads_to(a: Call, b: Call, seen: Trace) -> bool:
             return False
         given = maker.given
     return True
+
+
+def on_the_stream(taps: list[str], blocks: list[Call], calls: list[Call], seen: Trace) -> list[str]:
+    """Return the taps that are no residual branches; if all are, the layer whose output the first branch gets.
+
+    Where the model's own forward adds a block to the stream, x + 0.3 block(x), the block returns the branch alone, and
+    a companion there pulls at a signal that the model has made small (LOG.md).
+    """
+    found = {call.name for call in calls if is_branch(call, seen)}
+    if not found:
+        return taps
+    like = {call.name for call in blocks} if found & {call.name for call in blocks} else set()
+    kept = [name for name in taps if name not in found | like]
+    first = next(call for call in seen.calls if call.name in found)
+    makers = [call.name for call in calls if call.output is first.given and not is_branch(call, seen)]
+    return kept or makers[:1]
+
+
+def is_branch(call: Call, seen: Trace) -> bool:
+    """Whether a later layer gets the sum of this layer's input and a multiple of its output."""
+    given, output = call.given, call.output
+    if not isinstance(given, Tensor) or not isinstance(output, Tensor) or given.shape != output.shape:
+        return False
+    if given is output or not given.is_floating_point():
+        return False
+    later = [other.given for other in seen.calls[seen.calls.index(call) + 1 :] if isinstance(other.given, Tensor)]
+    alike = [x for x in later if x.shape == output.shape and x is not output and x is not given][:3]
+    return any(multiple(x - given, output) and not multiple(x, output) for x in alike)
+
+
+def multiple(a: Tensor, b: Tensor) -> bool:
+    """Whether a is b times a number that is not 0.
+
+    >>> multiple(torch.tensor([1.0, 2.0]), torch.tensor([2.0, 4.0])), multiple(torch.ones(2), torch.tensor([1.0, 2.0]))
+    (True, False)
+    """
+    length, square = torch.linalg.vector_norm(a), b.square().sum()
+    if not length > 0 or not square > 0:
+        return False
+    return bool(torch.linalg.vector_norm(a - (a * b).sum() / square * b) <= 1e-4 * length)
 
 
 def follow(blocks: list[Call], stages: list[str], seen: Trace) -> bool:
