@@ -40,9 +40,9 @@ def seed() -> int:
     return 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One Chromium for all pages of a process: playwright can be started only once."""
+    """One Chromium per module, closed after it: a process can start playwright only while no other one runs in it."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("no chromium is installed (Debian: apt-get install chromium)")
