@@ -18,7 +18,7 @@ import torch
 
 from deepsup import EarlyExit, Run, calibrate, create_network, train
 from deepsup.errors import DeepsupError, RunError
-from deepsup.exits.run_exits import by_exit, parts_of, plain_scores, prepared
+from deepsup.trainer.runs.exits import by_exit, parts_of, plain_scores, prepared
 from deepsup.exits.stage_times import counted, early_labels, plain_labels, seconds_per_sample
 from deepsup.exits.timing import ratio
 from deepsup.insight import error_percent

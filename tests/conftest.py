@@ -12,15 +12,11 @@ import pytest
 import torch
 
 from deepsup import load_data
+from deepsup.adapters import declare_torchvision_operators
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import subset
 
-# torchvision 0.28 expects two operators of its compiled half, which the CPU build of torch cannot load; declared here,
-# never called, they let its models be imported (the library itself needs none of this).
-_torchvision_operators = torch.library.Library("torchvision", "DEF")
-for _name in ("nms", "qnms"):
-    _torchvision_operators.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-
+declare_torchvision_operators()
 
 # Whoever reaches a Ray cluster can run code on it: those of the tests ask for this token. Ray reads it when it is
 # imported, and transformers may import Ray in any test: so it is set before the first one.

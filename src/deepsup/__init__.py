@@ -60,7 +60,10 @@ def __getattr__(name: str) -> object:
         return import_module("importlib.metadata").version("deepsup")
     if name not in _HOME:
         raise AttributeError(f"module 'deepsup' has no attribute {name!r}; it has: {', '.join(__all__)}")
-    return getattr(import_module(f"deepsup.{_HOME[name]}"), name)
+    from deepsup.errors import extras_named
+
+    with extras_named(f"deepsup.{name}"):
+        return getattr(import_module(f"deepsup.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

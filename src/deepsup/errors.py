@@ -13,12 +13,28 @@
          ├─ RunError (ValueError)            a run folder or a checkpoint that is not valid
          │   └─ WriteError                   a file that cannot be written: full, read-only, gone, a link in its place
          ├─ ExportError (ValueError)         a net or a format that cannot be exported
+         ├─ MissingPackageError (ImportError)  a package that is not installed, with the extra that brings it
          └─ TrainingError (RuntimeError)     a training that cannot start or cannot continue
              └─ DivergedError                a training in which the loss, a score or a weight is not finite
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+PACKAGES = {
+    "train": "PIL platformdirs pooch requests rich scipy tyro yaml",
+    "figures": "jinja2 markupsafe matplotlib",
+    "export": "onnx onnxruntime onnxscript",
+    "hub": "huggingface_hub",
+    "sklearn": "sklearn",
+    "sweep": "optuna psycopg psycopg2 sqlalchemy",
+    "ray": "ray",
+    "tensorboard": "tensorboard",
+    "bench": "lightning pytorch_lightning skorch",
+}
+"""Extra -> the packages that it brings, by the names under which they are imported."""
+EXTRAS = {package: extra for extra, packages in PACKAGES.items() for package in packages.split()}
 
 
 class DeepsupError(Exception):
@@ -70,12 +86,30 @@ class ExportError(DeepsupError, ValueError):
     """A net or a format that cannot be exported."""
 
 
+class MissingPackageError(DeepsupError, ImportError):
+    """A package that is not installed; the message names the extra that brings it."""
+
+
 class TrainingError(DeepsupError, RuntimeError):
     """A training that cannot start or cannot continue."""
 
 
 class DivergedError(TrainingError):
     """A training in which the loss, a score or a weight is not finite."""
+
+
+@contextmanager
+def extras_named(what: str) -> Iterator[None]:
+    """Say which extra brings a package that turns out to be missing; ``what`` is the subject of the sentence."""
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if isinstance(error, DeepsupError) or package not in EXTRAS:
+            raise
+        raise MissingPackageError(
+            f'{what} needs the package {package}, which is not installed; pip install "deepsup[{EXTRAS[package]}]"'
+        ) from error
 
 
 def nearest(given: str, known: Iterable[str], most: int = 8) -> str:

@@ -23,9 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import yaml
-
-from deepsup.errors import ConfigError, DeepsupError, RunError, WriteError
+from deepsup.errors import ConfigError, DeepsupError, RunError, WriteError, extras_named
 
 MOST_YAML = 2**16
 """Bytes of a YAML file: a config has about 2,000."""
@@ -349,21 +347,24 @@ def _of_type(value: Any, kinds: Any, where: str) -> None:
         raise ValueError(f"{where} is a {type(value).__name__}, expected {expected}")
 
 
-class _NoAliases(yaml.SafeLoader):
-    """Refuses aliases: nine lines of them can stand for a billion values."""
+def without_aliases(text: str) -> dict[str, Any]:
+    """Return what a YAML text holds; refuse aliases: nine lines of them can stand for a billion values."""
+    import yaml
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("it has an alias (*name); write the value out")
-        return super().compose_node(parent, index)
+    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+        raise yaml.YAMLError("it has an alias (*name); write the value out")
+    return yaml.safe_load(text) or {}
 
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the keys and values of a YAML file of settings, in plain types."""
+    with extras_named(os.fspath(path)):
+        import yaml
+
     with faults_named(path, ConfigError, "expected a YAML file of settings"):
         text = read_bounded(path, MOST_YAML)
         try:
-            given = yaml.load(text.decode(), _NoAliases) or {}
+            given = without_aliases(text.decode())
         except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
             raise ConfigError(f"{path} is not YAML: {reason(error)}") from error
         if not isinstance(given, dict):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import deepsup
 from deepsup import DeeplySupervised, create_network, supervise
 from deepsup.cli import main
-from deepsup.errors import ExportError, RunError
+from deepsup.errors import ExportError, MissingPackageError, RunError
 from deepsup.trainer.config import Config
 
 X = torch.randn(3, 4)
@@ -151,7 +151,9 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_packages_that_are_not_installed(tmp_path: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ExportError, match=rf'{package} is not installed; pip install "deepsup\[export\]", or use'):
+    with pytest.raises(
+        MissingPackageError, match=rf'{package}, which is not installed; pip install "deepsup\[export\]"'
+    ):
         deepsup.export(net_with(nn.ReLU()), tmp_path / "net.onnx", X)
     deepsup.export(net_with(nn.ReLU()), tmp_path / "net.pt2", X)
 

@@ -26,7 +26,6 @@ from study_readers import comparison_table, hostile_study, read_study_pages, rea
 
 from deepsup import DeeplySupervised, create_network, supervise
 from deepsup.errors import DataError, SupervisionError
-from deepsup.exits.run_exits import digest, load_exits
 from deepsup.trainer.config import Config
 from deepsup.trainer.data.archive import unpack
 from deepsup.trainer.data.cifar import read_binary, read_python
@@ -38,6 +37,7 @@ from deepsup.trainer.data.storage import read_errors_named
 from deepsup.trainer.data.svhn import read_svhn
 from deepsup.trainer.report.read import read_run
 from deepsup.trainer.report.write import write_report
+from deepsup.trainer.runs.exits import digest, load_exits
 from deepsup.trainer.runs.folder import RunFolder
 from deepsup.trainer.runs.model import load_model
 from deepsup.trainer.runs.snapshots import read_snapshot

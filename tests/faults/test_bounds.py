@@ -24,13 +24,13 @@ from study_readers import comparison_table
 from deepsup.cli import main
 from deepsup.errors import ConfigError, DataError, DeepsupError, RunError
 from deepsup.io import read_json, read_yaml
-from deepsup.npz import read_arrays
 from deepsup.trainer.config import Config
 from deepsup.trainer.data.archive import unpack
 from deepsup.trainer.data.cifar import read_python
 from deepsup.trainer.data.idx import read_idx
 from deepsup.trainer.data.images import open_image, read_image_files
 from deepsup.trainer.data.load import load_data
+from deepsup.trainer.data.npz import read_arrays
 from deepsup.trainer.data.svhn import read_svhn
 from deepsup.trainer.training import checkpoint
 

@@ -22,9 +22,9 @@ import deepsup
 from deepsup.cli import main
 from deepsup.cli.run_commands import reading
 from deepsup.errors import ConfigError, RunError
-from deepsup.exits.run_exits import calibrate_run, digest, load_exits
 from deepsup.io import printable
 from deepsup.trainer.config import Config
+from deepsup.trainer.runs.exits import calibrate_run, digest, load_exits
 from deepsup.trainer.studies.space import read_space
 from deepsup.trainer.training.build import build_net
 

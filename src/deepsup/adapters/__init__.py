@@ -5,5 +5,6 @@
 """
 
 from deepsup.adapters.step_progress import StepProgress
+from deepsup.adapters.torchvision_operators import declare_torchvision_operators, with_torchvision
 
-__all__ = ["StepProgress"]
+__all__ = ["StepProgress", "declare_torchvision_operators", "with_torchvision"]

@@ -28,7 +28,7 @@ from tyro.extras import SubcommandApp
 import deepsup
 from deepsup.cli import mistakes
 from deepsup.cli.mistakes import Function
-from deepsup.errors import DeepsupError
+from deepsup.errors import DeepsupError, extras_named
 from deepsup.io import printable
 
 _GROUPS = {"data": "List, fetch and verify data sets."}
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        with _signals_answered():
+        with _signals_answered(), extras_named(f"deepsup {_arguments[0]}" if _arguments else "deepsup"):
             return _run(_arguments)
     except DeepsupError as error:
         sys.stderr.write(f"deepsup: {printable(' '.join(str(error).split()))}\n")

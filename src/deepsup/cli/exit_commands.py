@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from deepsup.cli.app import Flag, show, table, verb
 from deepsup.cli.trusted import opened
-from deepsup.errors import ConfigError, DeepsupError
+from deepsup.errors import ConfigError, extras_named
 
 _Number = Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.1)")]
 _Cost = Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: none)")]
@@ -38,20 +38,20 @@ def exits(
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
-    from deepsup.exits.run_exits import calibrate_run
-    from deepsup.exits.stage_export import export_stages, require_onnx
+    from deepsup.exporting import check_onnx
+    from deepsup.trainer.runs.exits import calibrate_run, export_exits
 
     _check(batch_sizes, max_error_increase, max_cost)
     figures = _figures()  # before the work, not after it
     if export is not None:
-        require_onnx()
+        check_onnx()
     folder = opened(run, trust)
     early, record = calibrate_run(
         folder, max_error_increase=max_error_increase, max_cost=max_cost, batch_sizes=batch_sizes
     )
     written = {"run": str(run), "figure": str(figures.draw_exits(run))}
     if export is not None:
-        written["export"] = str(export_stages(folder, early, export))
+        written["export"] = str(export_exits(folder, early, export))
     show({**record, **written}, _text(record, written), json)
 
 
@@ -94,8 +94,6 @@ def _text(record: dict[str, Any], written: dict[str, str]) -> str:
 
 def _figures() -> Any:
     """Return what draws, or say what to install for it."""
-    try:
+    with extras_named("the figure"):
         from deepsup.trainer import report
-    except ImportError as error:
-        raise DeepsupError(f"no figure: {error.name} is not installed; pip install 'deepsup[figures]'") from error
     return report

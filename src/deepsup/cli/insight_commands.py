@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from deepsup.cli.app import Flag, show, table, verb
 from deepsup.cli.trusted import opened
-from deepsup.errors import DeepsupError
+from deepsup.errors import extras_named
 
 _Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
 _Page = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: report.html in the first folder)")]
@@ -97,8 +97,6 @@ def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, trust
 
 def _figures() -> Any:
     """Return what draws, or say what to install for it."""
-    try:
+    with extras_named("the report"):
         from deepsup.trainer import report
-    except ImportError as error:
-        raise DeepsupError(f"no report: {error.name} is not installed; pip install 'deepsup[figures]'") from error
     return report

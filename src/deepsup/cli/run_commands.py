@@ -15,7 +15,7 @@ from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
 from deepsup.cli.dense_text import class_table, dense_line, shares_line
 from deepsup.cli.engine_options import EngineOptions
 from deepsup.cli.trusted import opened
-from deepsup.errors import RunError
+from deepsup.errors import MissingPackageError, RunError, extras_named
 from deepsup.trainer.config import Config
 
 _INSTEAD = {
@@ -234,9 +234,10 @@ def _inspect_runs(answer: dict[str, Any], out: Path, network: str) -> None:
 def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
     """Return the paths of the figure and of the page, none where what draws them is not installed."""
     try:
-        from deepsup.trainer.report import draw_methods, write_report
-    except ImportError as error:
-        sys.stderr.write(f"no figure, no report: {error.name} is not installed (pip install 'deepsup[figures]')\n")
+        with extras_named("the figure and the report"):
+            from deepsup.trainer.report import draw_methods, write_report
+    except MissingPackageError as error:
+        sys.stderr.write(f"{error}\n")
         return None, None
     return str(draw_methods(answer, out)), str(write_report([out]))
 
@@ -335,7 +336,7 @@ def predict(
 
 def _predict_early(run: Any, files: tuple[Path, ...], json: bool) -> None:
     """Show the label of each file and the exit at which it left."""
-    from deepsup.exits.run_exits import predict_early
+    from deepsup.trainer.runs.exits import predict_early
 
     answers = predict_early(run, files)
     rows = [[each["file"], each["label"], f"{each['confidence']:.3f}", each["exit"]] for each in answers]

@@ -11,6 +11,7 @@ from tyro.conf import arg
 from deepsup.cli import settings as options
 from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
 from deepsup.cli.engine_options import EngineOptions
+from deepsup.errors import MissingPackageError, extras_named
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import quick
 
@@ -95,9 +96,10 @@ def _go_on(out: Path, resume: bool) -> str:
 def _report(out: Path) -> str | None:
     """Return the path of the page; none where what draws it is not installed."""
     try:
-        from deepsup.trainer.report import write_report
-    except ImportError as error:
-        sys.stderr.write(f"no report: {error.name} is not installed (pip install 'deepsup[figures]')\n")
+        with extras_named("the report"):
+            from deepsup.trainer.report import write_report
+    except MissingPackageError as error:
+        sys.stderr.write(f"{error}\n")
         return None
     return str(write_report([out]))
 

@@ -2,5 +2,18 @@
 
 from deepsup.exits.calibration import calibrate
 from deepsup.exits.early_exit import EarlyExit, EarlyOutput
+from deepsup.exits.stage_export import export_stages
+from deepsup.exits.stage_times import measure_speed
+from deepsup.exits.timing import Ratio, Turn, ratio, take_turns
 
-__all__ = ["EarlyExit", "EarlyOutput", "calibrate"]
+__all__ = [
+    "EarlyExit",
+    "EarlyOutput",
+    "Ratio",
+    "Turn",
+    "calibrate",
+    "export_stages",
+    "measure_speed",
+    "ratio",
+    "take_turns",
+]

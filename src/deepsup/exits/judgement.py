@@ -3,13 +3,12 @@
 N samples, K classes, T taps.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 HOT, COLD = 20.0, 0.05
@@ -32,8 +31,24 @@ def fitted_temperature(scores: Tensor, labels: Tensor) -> float:
     def loss(log: float) -> float:
         return float(torch.nn.functional.cross_entropy(scores / np.exp(log), labels))
 
-    best = minimize_scalar(loss, bounds=(np.log(COLD), np.log(HOT)), method="bounded")
-    return spread * float(np.exp(best.x))
+    return spread * float(np.exp(lowest(loss, np.log(COLD), np.log(HOT))))
+
+
+def lowest(function: Callable[[float], float], low: float, high: float, tolerance: float = 1e-6) -> float:
+    """Return where a function with one minimum between two bounds is lowest, by golden section."""
+    golden = (5**0.5 - 1) / 2
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    at_left, at_right = function(left), function(right)
+    while high - low > tolerance:
+        if at_left < at_right:
+            high, right, at_right = right, left, at_left
+            left = high - golden * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + golden * (high - low)
+            at_right = function(right)
+    return (low + high) / 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,12 +3,8 @@
 B batch, K classes.
 """
 
-import importlib.util
 import json
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,11 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from deepsup.errors import RunError
+from deepsup.errors import ExportError
 from deepsup.exits.early_exit import EarlyExit
-from deepsup.io import disk_errors_named, reason, write_whole
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.model import load_model
+from deepsup.exporting import check_onnx, onnx_bytes
+from deepsup.io import disk_errors_named, write_whole
 
 RUNNER = "early_exits.py"
 
@@ -43,68 +38,38 @@ class StageGraph(nn.Module):
         return (self.early.heads[self.number](features), *rest)
 
 
-def export_stages(run: RunFolder, early: EarlyExit, folder: Path) -> Path:
+def export_stages(
+    early: EarlyExit,
+    folder: Path,
+    *,
+    shape: Sequence[int],
+    classes: Sequence[str],
+    normalize: Callable[[Tensor], Tensor] | None = None,
+) -> Path:
     """Write the graphs, ``exits.json`` and the runner ``early_exits.py`` into a folder; return the runner's path.
 
-    The first graph takes images as they come, uint8 [B,C,H,W]: the run's normalization is part of it.
+    The first graph takes images as they come, uint8 [B,C,H,W]: the normalization is part of it.
+
+    shape: of one image, [C,H,W].
     """
-    require_onnx()
-    model = load_model(run)
+    check_onnx()
     with disk_errors_named(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    values: Sequence[Tensor] = (torch.randint(0, 256, (3, *model.shape), dtype=torch.uint8),)
+    values: tuple[Tensor, ...] = (torch.randint(0, 256, (3, *shape), dtype=torch.uint8),)
     stages = []
     for number, name in enumerate(early.names):
-        graph = StageGraph(early, number, model.normalize).eval()
+        graph = StageGraph(early, number, normalize).eval()
         with torch.no_grad():
             scores_and_values = graph(*values)
         file = f"stage{number + 1}.onnx"
-        write_whole(folder / file, converted(graph, values, name))
+        try:
+            write_whole(folder / file, onnx_bytes(graph, values))
+        except ExportError as error:
+            raise ExportError(f"the stage that ends at {name!r}: {error}; or use the exits in Python") from error
         threshold = early.thresholds.get(name)
         stages.append({"file": file, "exit": name, "threshold": threshold, "temperature": early.temperatures[name]})
         values = scores_and_values[1:]
-    about = {"classes": list(model.classes), "shape": list(model.shape), "stages": stages}
+    about = {"classes": list(classes), "shape": list(shape), "stages": stages}
     write_whole(folder / "exits.json", (json.dumps(about, indent=2) + "\n").encode())
     write_whole(folder / RUNNER, resources.files("deepsup.exits").joinpath("onnx_runner.py").read_bytes())
     return folder / RUNNER
-
-
-def converted(graph: StageGraph, values: Sequence[Tensor], name: str) -> bytes:
-    """Return the bytes of an ONNX model for batches of any size."""
-    try:
-        with quiet():
-            program: Any = torch.onnx.export(
-                graph, tuple(values), dynamo=True, verbose=False, dynamic_shapes=(tuple({0: "batch"} for _ in values),)
-            )
-    except Exception as error:  # private classes of torch, and what its converters raise
-        raise RunError(
-            f"the stage that ends at {name!r} cannot be converted to ONNX ({reason(error)}); expected layers and "
-            f"normalization that ONNX has; use the exits in Python instead"
-        ) from error
-    for node in program.model.graph.all_nodes():
-        node.metadata_props.clear()  # they name files of this machine
-    content: bytes = program.model_proto.SerializeToString()
-    return content
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep torch's exporter from writing warnings and logs that no user can act on."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)
-
-
-def require_onnx() -> None:
-    """Raise an error where a package of the export is missing."""
-    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RunError(
-            f'{", ".join(missing)} is not installed; expected it for --export: pip install "deepsup[export]"'
-        )

@@ -1,5 +1,20 @@
 """A supervised net or a run -> one file that runs without deepsup: ONNX, ``.pt2`` or safetensors, with a model card."""
 
-from deepsup.exporting.exporter import Exported, export
+from deepsup.exporting.card import Facts, table
+from deepsup.exporting.exporter import Exportable, Exported, export, noise
+from deepsup.exporting.formats import check_onnx, onnx_bytes, onnx_model
+from deepsup.exporting.graph import Graph, Program
 
-__all__ = ["Exported", "export"]
+__all__ = [
+    "Exportable",
+    "Exported",
+    "Facts",
+    "Graph",
+    "Program",
+    "check_onnx",
+    "export",
+    "noise",
+    "onnx_bytes",
+    "onnx_model",
+    "table",
+]

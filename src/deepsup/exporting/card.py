@@ -1,7 +1,8 @@
 """An exported file -> its model card in Markdown: what it is, how to run it, its data, its error and its limits."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,6 @@ from typing import Any
 import torch
 
 from deepsup.exporting.graph import Program
-from deepsup.trainer.data import KNOWN
-from deepsup.trainer.preprocess import Normalizer
-from deepsup.trainer.runs.folder import RunFolder
 
 RUN = {
     "onnx": """import numpy as np
@@ -33,27 +31,27 @@ model = {trunk}(...)  # your own class, built as before training
 model.load_state_dict(load_file("{file}"), strict=True)
 model.eval()""",
 }
-STEPS = {
-    "standardize": "subtract the mean of each channel and divide by its deviation, both of the training images",
-    "gcn": "global contrast normalization: subtract the mean of the image and scale it to one norm",
-    "zca": "ZCA whitening, fitted on the training images",
-    "lcn": "local contrast normalization",
-}
+UNRECORDED = "Not recorded: the net was not trained by `deepsup train`. Write here what it was trained on."
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What is known about a net from its run; nothing for a net of the user's own."""
+    """What is known about a net from its training; nothing for a net of the user's own."""
 
-    run: RunFolder | None = None
-    result: dict[str, Any] | None = None
+    network: str | None = None
+    """The name of the trunk; None: its class is named."""
     classes: tuple[str, ...] = ()
-    normalize: Normalizer | None = None
+    preprocessing: tuple[str, ...] = ()
+    """Its steps in words."""
+    training: tuple[str, ...] = ()
+    """What the net was trained on and how often it is wrong, as paragraphs of Markdown."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The settings that it was trained with."""
 
 
 def card(to: str, program: Program, facts: Facts, path: Path, size: int, difference: float) -> str:
     """Return the text of the card."""
-    trunk = facts.run.config.network.name if facts.run is not None else type(program.trunk).__name__
+    trunk = facts.network or type(program.trunk).__name__
     kind = "A model that classifies every position" if program.dense else "A classifier"
     parts = [
         f"# {path.name}",
@@ -62,12 +60,12 @@ def card(to: str, program: Program, facts: Facts, path: Path, size: int, differe
         "## Run it",
         f"```python\n{_code(to, program, path.name)}\n```",
         "## Inputs and outputs" if to != "safetensors" else "## Inputs and outputs of the model",
-        _table(["input", "type and shape"], program.shapes().items()),
-        _table(["output", "what it is"], _outputs(program).items()),
+        table(["input", "type and shape"], program.shapes().items()),
+        table(["output", "what it is"], _outputs(program).items()),
         *_preprocessing(to, program, facts),
         *_classes(facts),
         "## Data and error",
-        *_trained(facts),
+        *(facts.training or [UNRECORDED]),
         "## Limits",
         _limits(facts),
         *_config(facts),
@@ -121,18 +119,8 @@ def _preprocessing(to: str, program: Program, facts: Facts) -> list[str]:
     if program.graph.preprocess is None:
         return []
     where = "The file holds the weights alone: do this first." if to == "safetensors" else "It is part of the file."
-    steps = ["values from 0 to 255 are divided by 255"] if facts.normalize else ["a function of the user's own"]
-    lines = []
-    if facts.normalize:
-        for step, arrays in zip(facts.normalize.steps, facts.normalize.arrays, strict=True):
-            small = {name: array.tolist() for name, array in arrays.items() if array.numel() <= 4}
-            lines.append(f"{STEPS.get(step.name, step.name)} ({step}{_values(small)})")
-    listed = "\n".join(f"{index}. {each}" for index, each in enumerate([*steps, *lines], 1))
-    return ["## Preprocessing", where, listed]
-
-
-def _values(arrays: dict[str, list[float]]) -> str:
-    return "".join(f"; {name} {[round(value, 6) for value in values]}" for name, values in arrays.items())
+    steps = facts.preprocessing or ("a function of the user's own",)
+    return ["## Preprocessing", where, "\n".join(f"{index}. {each}" for index, each in enumerate(steps, 1))]
 
 
 def _classes(facts: Facts) -> list[str]:
@@ -142,41 +130,15 @@ def _classes(facts: Facts) -> list[str]:
     return ["## Classes", "In the order of the scores:", f"```json\n{listed}\n```"]
 
 
-def _trained(facts: Facts) -> list[str]:
-    """Return what the net was trained on and how often it is wrong."""
-    if facts.run is None or facts.result is None:
-        return ["Not recorded: the net was not trained by `deepsup train`. Write here what it was trained on."]
-    result, config = facts.result, facts.run.config
-    data = (
-        f"Trained on {_images(result.get('train_images'))} of `{_source(config.data.source)}`, {result['epochs']} "
-        f"{'epoch' if result['epochs'] == 1 else 'epochs'}, seed {config.run.seed}."
-    )
-    if result["error"] is None:
-        return [data, "Not tested."]
-    errors = {"output": result["error"], **result["companions"]}
-    kind = "error in percent (100 minus the mean IoU)" if result.get("metrics") else "error in percent"
-    tested = f"Test {kind}, on {_images(result.get('test_images'))} that it was not trained on:"
-    return [data, tested, _table(["layer", "error %"], [(name, f"{each:.2f}") for name, each in errors.items()])]
-
-
-def _images(count: int | None) -> str:
-    return "images" if count is None else f"{count:,} images"
-
-
-def _source(source: str) -> str:
-    """Return the name of a data set; of a path only the last part, which says nothing about the machine."""
-    return source if source in KNOWN else Path(source).name
-
-
 def _limits(facts: Facts) -> str:
     lines = [
         "The scores are not probabilities. A softmax over them sums to 1, but nothing has calibrated it.",
         "The model always answers with one of its classes, also for an input that shows none of them.",
         "The error holds for inputs like those it was tested on. Test it on your own before you rely on it."
-        if facts.run is not None
+        if facts.training
         else "Nothing is known here about its error. Test it on your own inputs before you rely on it.",
     ]
-    if facts.run is not None:
+    if facts.training:
         lines.insert(
             0, "Images must have the size above; other sizes are refused. Three channels are red, green, blue."
         )
@@ -184,13 +146,11 @@ def _limits(facts: Facts) -> str:
 
 
 def _config(facts: Facts) -> list[str]:
-    if facts.run is None:
-        return []
-    settings = facts.run.config.to_dict() | {"data": _source(facts.run.config.data.source)}
-    listed = "\n".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items())
-    return ["## Config", f"```yaml\n{listed}\n```"]
+    listed = "\n".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in facts.config.items())
+    return ["## Config", f"```yaml\n{listed}\n```"] if listed else []
 
 
-def _table(header: list[str], rows: Any) -> str:
+def table(header: list[str], rows: Any) -> str:
+    """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +24,6 @@ from deepsup.io import printable, write_whole
 from deepsup.objective.net_settings import supervised
 from deepsup.supervision import DeeplySupervised
 from deepsup.supervision.attach import as_call
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.model import load_model
-from deepsup.trainer.runs.run import Preprocess
 
 CHECKED = 16
 """Images that a run's export is compared on."""
@@ -48,8 +45,29 @@ class Exported:
     """How many samples were compared."""
 
 
+@dataclass(frozen=True, eq=False)
+class Exportable:
+    """A trained net with what its training knows: what the card says, inputs to compare on, its preprocessing."""
+
+    net: DeeplySupervised
+    facts: Facts
+    example: Any
+    preprocess: Callable[[Tensor], Tensor]
+
+
+class TrainedRun(Protocol):
+    """What ``export`` asks of a run; the trainer's ``Run`` is one."""
+
+    @property
+    def model(self) -> Path:
+        """Its own file, which no export replaces."""
+
+    def to_export(self, example: Any) -> Exportable:
+        """Return what to export; with its own example where none is given."""
+
+
 def export(
-    net: nn.Module | RunFolder,
+    net: nn.Module | TrainedRun,
     path: str | os.PathLike[str],
     example: Any = None,
     *,
@@ -74,14 +92,16 @@ def export(
     name = format_of(path, to)
     form = FORMATS[name]
     check_installed(form)
-    run = net if isinstance(net, RunFolder) else None
-    check_free(path, run, overwrite)
+    check_free(path, None if isinstance(net, nn.Module) else getattr(net, "model", None), overwrite)
     if name == "safetensors" and companions:
         raise ExportError("safetensors holds the weights of the plain model, without companions; use pt2 or onnx")
-    if isinstance(net, RunFolder):
-        plain, facts, example, preprocess = read(net, example, preprocess)
-    else:
+    if isinstance(net, nn.Module) or not hasattr(net, "to_export"):
         plain, facts = copy.deepcopy(supervised(net)), Facts()
+    elif preprocess is not None:
+        raise ExportError("preprocess= with a run; a run brings its own; omit it")
+    else:
+        given = net.to_export(example)
+        plain, facts, example, preprocess = given.net, given.facts, given.example, given.preprocess
     program = program_of(plain.cpu().eval(), example, preprocess, companions)
     content, difference = packed(form, program, facts)
     beside = path.with_name(f"{path.name}.md")
@@ -102,26 +122,14 @@ def format_of(path: Path, to: str | None) -> str:
     return suffix
 
 
-def check_free(path: Path, run: RunFolder | None, overwrite: bool) -> None:
+def check_free(path: Path, model: Path | None, overwrite: bool) -> None:
     """Refuse to replace a file unless asked to, and a run's own model always."""
-    if run is not None and path.resolve() == run.model.resolve():
+    if model is not None and path.resolve() == model.resolve():
         raise ExportError(f"{path} is the run's own model; expected another file; choose another name with --out")
     for each in (path, path.with_name(f"{path.name}.md")):
         if each.is_dir() or (each.exists() and not overwrite):
             kind = "is a folder" if each.is_dir() else "is there already"
             raise ExportError(f"{each} {kind}; choose another name, or replace a file with overwrite (--overwrite)")
-
-
-def read(
-    run: RunFolder, example: Any, preprocess: Callable[[Tensor], Tensor] | None
-) -> tuple[DeeplySupervised, Facts, Tensor, Preprocess]:
-    """Return the net of a run, what its card says, images to compare on, and the run's preprocessing."""
-    if preprocess is not None:
-        raise ExportError("preprocess= with a run; a run brings its own; leave it out")
-    model = load_model(run)
-    images = noise(model.shape) if example is None else example
-    facts = Facts(run, run.result, model.classes, model.normalize)
-    return model.net, facts, images, Preprocess(model.normalize, model.shape)
 
 
 def noise(shape: tuple[int, ...]) -> Tensor:

@@ -12,7 +12,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from deepsup.errors import ExportError
+from deepsup.errors import ExportError, extras_named
 from deepsup.exporting.graph import Program, layer_of_node, operator, quiet
 from deepsup.io import reason, sorted_metadata
 
@@ -68,24 +68,40 @@ def onnx_model(program: Program, about: Mapping[str, str], optimize: bool = True
 
     optimize: let torch fuse operations; without it every weight keeps the name that it has in the state_dict.
     """
-    traced = program.traced()
     axes = tuple({0: "batch"} if batched else None for batched in program.batched)
-    try:
-        with quiet():
-            converted: Any = torch.onnx.export(
-                traced, dynamo=True, verbose=False, input_names=program.inputs, dynamic_shapes=axes, optimize=optimize
-            )
-    except Exception as error:  # private classes of torch, and what its converters raise
-        raise ExportError(unconverted(error)) from error
+    converted = convert(program.traced(), None, axes, input_names=program.inputs, optimize=optimize)
     name_outputs(converted.model.graph, program.outputs)
     converted.model.metadata_props.update(about)
     return converted.model_proto
 
 
+def onnx_bytes(module: nn.Module, example: tuple[Tensor, ...]) -> bytes:
+    """Return a module of tensors as an ONNX file, for batches of any size."""
+    content: bytes = convert(module, example, tuple({0: "batch"} for _ in example)).model_proto.SerializeToString()
+    return content
+
+
+def convert(module: Any, example: tuple[Tensor, ...] | None, axes: tuple[Any, ...], **options: Any) -> Any:
+    """Return torch's ONNX program without the names of files of this machine; say what cannot be converted, and where.
+
+    axes: of each input, the names of its dimensions that vary.
+    """
+    try:
+        with quiet():
+            given = () if example is None else (example,)
+            converted: Any = torch.onnx.export(
+                module, *given, dynamo=True, verbose=False, dynamic_shapes=axes, **options
+            )
+    except Exception as error:  # private classes of torch, and what its converters raise
+        raise ExportError(unconverted(error)) from error
+    for node in converted.model.graph.all_nodes():
+        node.metadata_props.clear()
+    return converted
+
+
 def name_outputs(graph: Any, names: Sequence[str]) -> None:
     """Give the outputs their names; what else is called so, e.g. the value after a layer ``relu``, gets another."""
     for node in graph.all_nodes():
-        node.metadata_props.clear()  # they name files of this machine
         for value in node.outputs:
             if value.name in names:
                 value.name = f"inner.{value.name}"
@@ -167,12 +183,13 @@ FORMATS = {
 }
 
 
+def check_onnx() -> None:
+    """Refuse where a package of the ONNX export is not installed."""
+    check_installed(FORMATS["onnx"])
+
+
 def check_installed(form: Format) -> None:
     """Refuse a format whose packages are not installed."""
-    for package in form.packages:
-        try:
+    with extras_named("ONNX"):
+        for package in form.packages:
             importlib.import_module(package)
-        except ImportError as error:
-            raise ExportError(
-                f'no ONNX: {package} is not installed; pip install "deepsup[export]", or use --to pt2'
-            ) from error

@@ -17,12 +17,12 @@ from deepsup.insight.measure import Measurement, error_percent
 from deepsup.insight.probe_data import ProbeData, read_data, split_data
 from deepsup.insight.probe_result import ProbeResult, label_facts, output_facts
 from deepsup.insight.probes import IMAGES, VALUES, Probe, fit_probe
+from deepsup.sampling import stratified
 from deepsup.supervision import Companion, DeeplySupervised, supervise
 from deepsup.supervision.auto import choose_companions
 from deepsup.supervision.inspection import check_model, named_companions
 from deepsup.supervision.taps import describe
 from deepsup.supervision.trace import Trace, trace, undisturbed
-from deepsup.trainer.data import stratified
 
 STEPS = 300
 """Of L-BFGS, at most: pooled features are few, so that the probes can be fitted to the end."""

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import DataError
+from deepsup.sampling import stratified
 from deepsup.supervision.attach import as_call
-from deepsup.trainer.data import stratified
 
 MOST_CLASSES = 2**24
 MOST_SAMPLES = 10_000

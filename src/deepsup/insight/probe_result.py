@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from deepsup.errors import DeepsupError
+from deepsup.errors import extras_named
 from deepsup.insight.layer_errors import agreement, layer_facts, layer_insight
 from deepsup.insight.measure import Measurement, error_percent
 from deepsup.insight.probes import Probe
@@ -92,12 +92,8 @@ class ProbeResult:
 
     def report(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``report.html``, ``plots/`` and the numbers, ``probe.json``, into a folder; return the page's path."""
-        try:
-            from deepsup.trainer.report.probe_page import write_probe_page
-        except ModuleNotFoundError as error:
-            raise DeepsupError(
-                f'the report needs {error.name}, which is not installed; pip install "deepsup[figures]"'
-            ) from error
+        with extras_named("the report"):
+            from deepsup.trainer.report import write_probe_page
         record = self.record()
         arrays = {}
         if self.images is not None:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from deepsup.insight.layer_errors import layer_facts
 from deepsup.insight.measure import error_percent
-from deepsup.trainer.data import stratified
+from deepsup.sampling import stratified
 
 DECAY = 1e-3
 """The probe's objective is the mean cross-entropy + DECAY / 2 * |W|^2, on features of unit mean square."""

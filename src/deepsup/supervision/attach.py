@@ -17,7 +17,6 @@ from torch.utils.hooks import RemovableHandle
 
 from deepsup.errors import RunError, SupervisionError, nearest
 from deepsup.io import file_named
-from deepsup.pretrained import SETTINGS, WEIGHTS, local_folder, make_folder, push, read_pretrained, write_pretrained
 from deepsup.supervision.auto import choose_companions
 from deepsup.supervision.companion_summary import summary_of
 from deepsup.supervision.companions import Companion, Head, largest_grid
@@ -34,6 +33,15 @@ from deepsup.supervision.inspection import (
 )
 from deepsup.supervision.layout import layout_of
 from deepsup.supervision.packing import REMEDY, SHAPE, packed, restored, unpacked
+from deepsup.supervision.pretrained import (
+    SETTINGS,
+    WEIGHTS,
+    local_folder,
+    make_folder,
+    push,
+    read_pretrained,
+    write_pretrained,
+)
 from deepsup.supervision.prune import Pruned, later_layers
 from deepsup.supervision.taps import Tap
 from deepsup.supervision.trace import scores_of, trace

@@ -18,8 +18,8 @@ from torch.nn.parameter import is_lazy
 
 from deepsup.errors import DeepsupError, RunError, SupervisionError
 from deepsup.io import faults_named
-from deepsup.pretrained import SETTINGS, card_of, sizes_of
 from deepsup.supervision.companions import Companion
+from deepsup.supervision.pretrained import SETTINGS, card_of, sizes_of
 
 if TYPE_CHECKING:
     from deepsup.supervision.attach import DeeplySupervised
@@ -147,13 +147,13 @@ def registered_trunk(settings: Mapping[str, Any], weights: Mapping[str, Tensor])
             f"the folder names a network {creation.get('name')!r}, which is not part of deepsup; loading imports "
             f"nothing that a folder names: give the model, from_pretrained(..., model=...)"
         )
-    import deepsup  # through the facade, as a user would: this package knows no network
+    from deepsup.trainer.networks import create_network  # the one reach upstairs of this room, when it is called
 
     with faults_named(SETTINGS, RunError, REMEDY), few_parameters(64 * (len(weights) + 16)):
         with torch.device("meta"):
-            expected = sizes_of(deepsup.create_network(**creation).state_dict())
+            expected = sizes_of(create_network(**creation).state_dict())
         check_fits(expected, sizes_of(weights), f"the network {creation['name']}")
-        return deepsup.create_network(**creation)
+        return create_network(**creation)
 
 
 @contextmanager

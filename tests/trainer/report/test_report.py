@@ -261,7 +261,9 @@ def test_without_what_draws_it_says_what_to_install(make_run: Make, missing: str
         [sys.executable, "-c", code, str(make_run("mine"))], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr == f"deepsup: no report: {missing} is not installed; pip install 'deepsup[figures]'\n"
+    assert done.stderr == (
+        f'deepsup: the report needs the package {missing}, which is not installed; pip install "deepsup[figures]"\n'
+    )
 
 
 @pytest.mark.parametrize(

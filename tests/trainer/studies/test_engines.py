@@ -21,7 +21,7 @@ import pytest
 from safetensors.torch import load_file
 
 from deepsup.cli import app, main
-from deepsup.errors import ConfigError, RunError, TrainingError
+from deepsup.errors import MissingPackageError, RunError, TrainingError
 from deepsup.trainer.config import Config
 from deepsup.trainer.studies import ray_workers, sweep
 from deepsup.trainer.studies.engine import Engine
@@ -316,7 +316,7 @@ def test_no_cluster_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_ray_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r'pip install "deepsup\[ray\]"$'), pool(Engine("ray"), tmp_path):
+    with pytest.raises(MissingPackageError, match=r'pip install "deepsup\[ray\]"$'), pool(Engine("ray"), tmp_path):
         pass
 
 

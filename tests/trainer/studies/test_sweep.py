@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from deepsup.cli import main
-from deepsup.errors import ConfigError, RunError, TrainingError
+from deepsup.errors import ConfigError, MissingPackageError, RunError, TrainingError
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs.folder import RunFolder
 from deepsup.trainer.studies import sweep as sweep_anywhere
@@ -457,7 +457,7 @@ def test_optuna_is_not_installed(config: Config, tmp_path: Path, monkeypatch: py
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(
-        ConfigError, match=r'needs the package optuna, which is not installed; pip install "deepsup\[sw'
+        MissingPackageError, match=r'needs the package optuna, which is not installed; pip install "deepsup\[sw'
     ):
         sweep(config, tmp_path / "out")
 

@@ -2,13 +2,11 @@
 
 import importlib
 import importlib.util
-import sys
 from types import ModuleType
 
-import torch
+from deepsup.adapters import with_torchvision
 
 INSTALL = "pip install 'deepsup[bench]'"
-_operators: list[torch.library.Library] = []
 
 
 def missing(packages: tuple[str, ...]) -> list[str]:
@@ -17,17 +15,6 @@ def missing(packages: tuple[str, ...]) -> list[str]:
 
 
 def torchvision_transforms() -> ModuleType:
-    """Return torchvision's transforms.
-
-    torchvision 0.28 with a CPU build of torch does not import until its two missing operators are declared.
-    """
-    try:
-        return importlib.import_module("torchvision.transforms")
-    except RuntimeError:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
-        _operators.append(library)  # the operators live as long as the library object
-        for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")  # type: ignore[no-untyped-call]
-        return importlib.import_module("torchvision.transforms")
+    """Return torchvision's transforms."""
+    transforms: ModuleType = with_torchvision(lambda: importlib.import_module("torchvision.transforms"))
+    return transforms

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from deepsup.errors import ConfigError, nearest
 from deepsup.io import file_named, read_yaml
 from deepsup.trainer.config.groups import (
@@ -125,6 +123,8 @@ class Config:
 
     def to_yaml(self) -> str:
         """Return the Config as a YAML file, without groups."""
+        import yaml
+
         return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
 
 

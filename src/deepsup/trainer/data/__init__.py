@@ -11,7 +11,7 @@ from deepsup.trainer.data.own import image_digests
 from deepsup.trainer.data.recorded import Split, load_test
 from deepsup.trainer.data.scenes import COMPOSED as COMPOSED
 from deepsup.trainer.data.scenes import Composed, compose
-from deepsup.trainer.data.splits import hold_out, per_class, stratified, subset, svhn_protocol
+from deepsup.trainer.data.splits import hold_out, per_class, subset, svhn_protocol
 from deepsup.trainer.data.storage import data_folder
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "load_test",
     "per_class",
     "read_image_files",
-    "stratified",
     "subset",
     "svhn_protocol",
 ]

@@ -17,10 +17,10 @@ import numpy as np
 
 from deepsup.errors import DataError
 from deepsup.io import faults_named
-from deepsup.npz import names_in, read_arrays
 from deepsup.trainer.data.dataset import Dataset, Images, Part
 from deepsup.trainer.data.images import is_grey, read_images
 from deepsup.trainer.data.mask_folder import check_names, has_masks, read_mask_folder
+from deepsup.trainer.data.npz import names_in, read_arrays
 from deepsup.trainer.data.splits import a_fifth
 
 _VALIDATION_NAMES = ("validation", "val")

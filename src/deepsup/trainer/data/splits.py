@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from deepsup.errors import DataError
-from deepsup.trainer.data.dataset import Dataset, Labels, Part
-
-_Indices = npt.NDArray[np.intp]
+from deepsup.sampling import Indices, draw, proportional, stratified
+from deepsup.trainer.data.dataset import Dataset, Part
 
 SVHN_TRAIN_HELD_OUT = 400
 SVHN_EXTRA_HELD_OUT = 200
@@ -22,14 +20,9 @@ def subset(part: Part, n: int, seed: int = 0) -> Part:
     return part.take(stratified(part.strata, n, seed))
 
 
-def stratified(labels: Labels, n: int, seed: int = 0) -> _Indices:
-    """Return the sorted indices of ``n`` random images, stratified by class."""
-    return _draw(labels, _shares(labels, n), seed)[0]
-
-
 def per_class(part: Part, n: int, seed: int = 0) -> Part:
     """Return ``n`` images of every class, in their original order."""
-    return part.take(_draw(part.strata, _equal_shares(part, n), seed)[0])
+    return part.take(draw(part.strata, _equal_shares(part, n), seed)[0])
 
 
 def hold_out(data: Dataset, n: int, seed: int = 0) -> Dataset:
@@ -41,7 +34,7 @@ def hold_out(data: Dataset, n: int, seed: int = 0) -> Dataset:
         )
     if n >= len(data.train):
         raise DataError(f"cannot hold out {n:,} of {len(data.train):,} training images; expected fewer")
-    held, kept = _draw(data.train.strata, _shares(data.train.strata, n), seed)
+    held, kept = draw(data.train.strata, proportional(data.train.strata, n), seed)
     return replace(data, train=data.train.take(kept), validation=data.train.take(held))
 
 
@@ -56,7 +49,7 @@ def a_fifth(part: Part, classes: Sequence[str]) -> tuple[Part, Part]:
             f"class {scarce[0]!r} has one image only; expected two or more, to train on and to test on; add some, or "
             "remove the class"
         )
-    held, kept = _draw(part.strata, [max(1, count // 5) for count in counts], seed=0)
+    held, kept = draw(part.strata, [max(1, count // 5) for count in counts], seed=0)
     return part.take(kept), part.take(held)
 
 
@@ -74,13 +67,13 @@ def svhn_protocol(data: Dataset, seed: int = 0) -> Dataset:
         sources.append((data.extra, SVHN_EXTRA_HELD_OUT))
     held, kept = [], []
     for part, n in sources:
-        out, rest = _draw(part.strata, _equal_shares(part, n), seed)
+        out, rest = draw(part.strata, _equal_shares(part, n), seed)
         held.append((part, out))
         kept.append((part, rest))
     return replace(data, train=_join(kept), validation=_join(held), extra=None)
 
 
-def _join(pieces: list[tuple[Part, _Indices]]) -> Part:
+def _join(pieces: list[tuple[Part, Indices]]) -> Part:
     """Join pieces of parts without copying each piece: extra alone has 1.6 GB."""
     first = pieces[0][0].images
     count = sum(len(indices) for _, indices in pieces)
@@ -105,26 +98,3 @@ def _equal_shares(part: Part, n: int) -> list[int]:
             f"cannot take {n:,} images per class: class {scarce[0]} has {counts[scarce[0]]:,}; expected at most that"
         )
     return [n] * len(counts)
-
-
-def _shares(labels: Labels, n: int) -> list[int]:
-    """Split ``n`` over the classes by largest remainder: each share is within one of exact proportion."""
-    count = len(labels)
-    if not isinstance(n, int) or not 1 <= n <= count:
-        raise DataError(f"cannot take {n:,} of {count:,} images; expected a whole number, 1 to {count:,}")
-    exact = np.bincount(labels) * n / count
-    shares = np.floor(exact).astype(int)
-    largest_remainders = np.argsort(shares - exact, kind="stable")[: n - shares.sum()]
-    shares[largest_remainders] += 1
-    return [int(share) for share in shares]
-
-
-def _draw(labels: Labels, shares: list[int], seed: int) -> tuple[_Indices, _Indices]:
-    """Draw each class's share at random; return the drawn and the remaining indices, both sorted."""
-    if seed < 0:
-        raise DataError(f"seed {seed}; expected 0 or more")
-    rng = np.random.default_rng(seed)
-    drawn = np.zeros(len(labels), bool)
-    for label, share in enumerate(shares):
-        drawn[rng.permutation(np.flatnonzero(labels == label))[:share]] = True
-    return np.flatnonzero(drawn), np.flatnonzero(~drawn)

@@ -15,9 +15,7 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import ExportError
-from deepsup.exporting.exporter import noise
-from deepsup.exporting.formats import FORMATS, check_installed, onnx_model
-from deepsup.exporting.graph import Graph, Program
+from deepsup.exporting import Graph, Program, check_onnx, noise, onnx_model
 from deepsup.supervision import DeeplySupervised
 from deepsup.supervision.companions import SlowLinear
 from deepsup.trainer.runs.run import Preprocess
@@ -96,7 +94,7 @@ class RowsTogether(Preprocess):
 
 def browser_graph(net: DeeplySupervised, preprocess: Preprocess) -> BrowserGraph:
     """Return the graph of a net with its companions and its preprocessing; refuse operators that the page lacks."""
-    check_installed(FORMATS["onnx"])
+    check_onnx()
     count = len(net.taps)
     maps, features = ([f"{what}_{index}" for index in range(count)] for what in ("maps", "features"))
     scores = [f"companion_{index}" for index in range(count)]

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from deepsup.insight import Measurement, measure
-from deepsup.trainer.data import Part, stratified
+from deepsup.sampling import stratified
+from deepsup.trainer.data import Part
 from deepsup.trainer.data.dataset import Images
 from deepsup.trainer.demo.demo_nets import DemoNet
 from deepsup.trainer.preprocess import to_tensor

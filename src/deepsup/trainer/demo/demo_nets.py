@@ -13,15 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from deepsup.errors import RunError
-from deepsup.exits.run_exits import load_exits
 from deepsup.insight.layer_probes import LayerFeatures
 from deepsup.insight.probe_data import ProbeData
 from deepsup.insight.probes import fit_probe
+from deepsup.sampling import stratified
 from deepsup.supervision import DeeplySupervised
-from deepsup.trainer.data import Dataset, stratified
+from deepsup.trainer.data import Dataset
 from deepsup.trainer.networks import Network
 from deepsup.trainer.preprocess import to_tensor
 from deepsup.trainer.runs.evaluate import check_fits
+from deepsup.trainer.runs.exits import load_exits
 from deepsup.trainer.runs.folder import RunFolder
 from deepsup.trainer.runs.model import Model, load_model
 from deepsup.trainer.runs.run_data import data_of

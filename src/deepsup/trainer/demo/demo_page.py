@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepsup.errors import DeepsupError, RunError
+from deepsup.errors import RunError, extras_named
 from deepsup.insight import error_percent, measure
 from deepsup.io import printable, write_whole
 from deepsup.supervision import DeeplySupervised
@@ -165,11 +165,9 @@ def all_scores(each: DemoNet, net: DeeplySupervised, part: Part) -> Tensor:
 
 def rendered(data: Mapping[str, Any]) -> str:
     """Return the page; nothing in it can be taken for markup, and the browser runs no other script than ours."""
-    try:
+    with extras_named("the page"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup
-    except ImportError as error:
-        raise DeepsupError(f"no page: {error.name} is not installed; pip install 'deepsup[figures]'") from error
     script = "\n".join(
         (HERE / name).read_text(encoding="utf-8") for name in ("interpreter.js", "drawing.js", "page.js")
     )

@@ -1,6 +1,5 @@
 """Build a user's own network, given as ``package.module:factory``."""
 
-import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -8,9 +7,9 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
+from deepsup.adapters import with_torchvision
 from deepsup.errors import ConfigError, DeepsupError
 from deepsup.trainer.config import Config
 
@@ -65,28 +64,3 @@ def imported(name: str) -> Any:
     """Return the factory called ``package.module:factory``."""
     module, _, factory = name.partition(":")
     return getattr(importlib.import_module(module), factory)
-
-
-def with_torchvision(call: Callable[[], Any]) -> Any:
-    """Return what a call returns; where torchvision lacks its operators, declare them and try once more."""
-    try:
-        return call()
-    except RuntimeError as error:
-        if "operator torchvision::nms does not exist" not in str(error):
-            raise
-    declare_torchvision_operators()
-    return call()
-
-
-@functools.cache
-def declare_torchvision_operators() -> Any:
-    """Declare the two operators of torchvision's compiled extension, if that cannot be loaded.
-
-    This is so for torchvision 0.28 with a CPU build of torch: without the operators ``import torchvision`` fails, and
-    timm with it. No classifier calls them. The returned library must stay alive: the cache keeps it.
-    """
-    make: Any = torch.library.Library  # torch leaves it untyped
-    library = make("torchvision", "DEF")
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    return library

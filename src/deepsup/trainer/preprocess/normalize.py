@@ -20,9 +20,9 @@ from torch import Tensor
 
 from deepsup.errors import DataError, DeepsupError, nearest
 from deepsup.io import remove
-from deepsup.npz import read_arrays
 from deepsup.trainer.data import Dataset, data_folder
 from deepsup.trainer.data.dataset import Images
+from deepsup.trainer.data.npz import read_arrays
 from deepsup.trainer.data.storage import write
 from deepsup.trainer.preprocess.steps import GCN, LCN, STEPS, ZCA, Arrays, Standardize, Step
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from deepsup.errors import ConfigError, RunError
 from deepsup.io import Budget, below, faults_named, read_json, read_yaml
-from deepsup.npz import StoredArrays
 from deepsup.trainer.config import current
+from deepsup.trainer.data.npz import StoredArrays
 from deepsup.trainer.runs.folder import RESULT, RunFolder
 
 REMEDY = "expected what deepsup wrote; train or inspect it again"

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deepsup.errors import RunError
 from deepsup.io import (
@@ -44,6 +44,9 @@ from deepsup.io import (
     write_whole,
 )
 from deepsup.trainer.config import Config
+
+if TYPE_CHECKING:
+    from deepsup.exporting import Exportable
 
 MOST_METRICS, MOST_EPOCHS = 2**27, 2**18
 """Bytes and lines of the metrics that are read at once."""
@@ -181,6 +184,12 @@ class RunFolder:
     def model(self) -> Path:
         """The trained net."""
         return self.folder / "model.safetensors"
+
+    def to_export(self, example: Any) -> Exportable:
+        """Return the net with what its training knows, for ``deepsup.export``."""
+        from deepsup.trainer.runs.export_facts import exportable
+
+        return exportable(self, example)
 
     @property
     def epochs(self) -> int:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from deepsup.errors import DataError
 from deepsup.io import below, printable, write_whole
-from deepsup.pretrained import CARD, card_of, local_folder, make_folder, push
 from deepsup.supervision import DeeplySupervised
+from deepsup.supervision.pretrained import CARD, card_of, local_folder, make_folder, push
 from deepsup.trainer.preprocess import Normalizer, to_tensor
 from deepsup.trainer.runs.evaluate import predict
 from deepsup.trainer.runs.folder import RunFolder

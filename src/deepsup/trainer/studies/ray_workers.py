@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from deepsup.errors import ConfigError, DeepsupError, RunError, TrainingError
+from deepsup.errors import ConfigError, DeepsupError, RunError, TrainingError, extras_named
 from deepsup.trainer.studies.engine import Engine, Task, Work, Workers
 
 RETRIES = 3
@@ -171,12 +171,8 @@ def imported_ray(starts: bool) -> Any:
         os.environ["RAY_AUTH_MODE"] = "token"
         if "RAY_AUTH_TOKEN_PATH" not in os.environ:
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    try:
+    with extras_named("--engine ray"):
         import ray
-    except ImportError as error:
-        raise ConfigError(
-            '--engine ray needs the package ray, which is not installed; pip install "deepsup[ray]"'
-        ) from error
     return ray
 
 

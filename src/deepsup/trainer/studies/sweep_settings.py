@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from deepsup.errors import ConfigError, RunError
+from deepsup.errors import RunError, extras_named
 from deepsup.io import below, faults_named, read_json, size_of_regular, write_whole
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs.begin import with_whole_path
@@ -100,12 +100,8 @@ def continued(path: Path, config: Config | None, space: Path | None, storage: st
 
 def open_storage(where: str, id_: str | None = None) -> None:
     """Open the storage; refuse one that does not have the trials of the sweep ``id_``."""
-    try:
+    with extras_named("deepsup sweep"):
         from deepsup.trainer.studies.study_storage import shown_storage, storage_named, storage_of
-    except ImportError as error:
-        raise ConfigError(
-            f'deepsup sweep needs the package {error.name}, which is not installed; pip install "deepsup[sweep]"'
-        ) from error
     with storage_named(where):
         if (file := parted(where)[1]) and Path(file).exists():
             size_of_regular(file)

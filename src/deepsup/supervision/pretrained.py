@@ -20,7 +20,7 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from deepsup.errors import DeepsupError, RunError
+from deepsup.errors import RunError, extras_named
 from deepsup.io import check, disk_errors_named, faults_named, read_json, size_of_regular, write_whole
 
 SETTINGS, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
@@ -108,12 +108,8 @@ def push(save: Callable[[str], None], repo_id: str, *, private: bool, token: str
 
 def hub_package() -> Any:
     """Return huggingface_hub; only fetching and uploading need it."""
-    try:
+    with extras_named("the Hugging Face Hub"):
         import huggingface_hub
-    except ModuleNotFoundError as error:
-        raise DeepsupError(
-            'the Hugging Face Hub needs huggingface_hub, which is not installed; pip install "deepsup[hub]"'
-        ) from error
     return huggingface_hub
 
 

@@ -15,9 +15,7 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import DataError, RunError
-from deepsup.exits.calibration import calibrate
-from deepsup.exits.early_exit import EarlyExit, EarlyOutput
-from deepsup.exits.stage_times import measure_speed
+from deepsup.exits import EarlyExit, EarlyOutput, calibrate, export_stages, measure_speed
 from deepsup.insight import error_percent
 from deepsup.io import file_named, read_json, whole_file
 from deepsup.trainer.data import Part, read_image_files
@@ -164,6 +162,12 @@ def keep(run: RunFolder, record: dict[str, Any], model: Model, test: Part, outpu
 def digest(run: RunFolder) -> str:
     """Return a digest of the model's file: thresholds belong to one training."""
     return hashlib.sha256(run.model.read_bytes()).hexdigest()
+
+
+def export_exits(run: RunFolder, early: EarlyExit, folder: Path) -> Path:
+    """Write one ONNX graph per stage of a run's net, with its preprocessing, and a runner; return the runner's path."""
+    model = load_model(run)
+    return export_stages(early, folder, shape=model.shape, classes=model.classes, normalize=model.normalize)
 
 
 def load_exits(run: RunFolder) -> tuple[EarlyExit, Model]:
