@@ -87,7 +87,7 @@ class ExportError(DeepsupError, ValueError):
 
 
 class MissingPackageError(DeepsupError, ImportError):
-    """A package that is not installed; the message names the extra that brings it."""
+    """A package that is not installed, with the extra that brings it."""
 
 
 class TrainingError(DeepsupError, RuntimeError):

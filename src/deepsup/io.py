@@ -351,9 +351,13 @@ def without_aliases(text: str) -> dict[str, Any]:
     """Return what a YAML text holds; refuse aliases: nine lines of them can stand for a billion values."""
     import yaml
 
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-        raise yaml.YAMLError("it has an alias (*name); write the value out")
-    return yaml.safe_load(text) or {}
+    class NoAliases(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("it has an alias (*name); write the value out")
+            return super().compose_node(parent, index)
+
+    return yaml.load(text, NoAliases) or {}
 
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -76,8 +76,9 @@ def onnx_model(program: Program, about: Mapping[str, str], optimize: bool = True
 
 
 def onnx_bytes(module: nn.Module, example: tuple[Tensor, ...]) -> bytes:
-    """Return a module of tensors as an ONNX file, for batches of any size."""
-    content: bytes = convert(module, example, tuple({0: "batch"} for _ in example)).model_proto.SerializeToString()
+    """Return a module whose forward takes ``*tensors`` as an ONNX file, for batches of any size."""
+    axes = (tuple({0: "batch"} for _ in example),)
+    content: bytes = convert(module, example, axes).model_proto.SerializeToString()
     return content
 
 

@@ -12,7 +12,7 @@ from deepsup.supervision import DeeplySupervised
 ALPHA, ALPHA_OF_SEQUENCES = 0.5, 0.1
 
 
-def supervised(net: nn.Module) -> DeeplySupervised:
+def supervised(net: object) -> DeeplySupervised:
     """Return the supervised net inside the wrappers of DDP and torch.compile."""
     inner: Any = net
     while not isinstance(inner, DeeplySupervised):
