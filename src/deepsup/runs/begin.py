@@ -70,8 +70,16 @@ def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config
                 f"unless you name it too: give the config, train(Config(network={held.network.name!r}, ...), ...)"
             )
         return held
+    config = as_settled(config, held)
     check_same(run, config.to_dict(), held.to_dict(), FREE if run.diverged is None else FREE | MENDING)
     return config
+
+
+def as_settled(config: Config, held: Config) -> Config:
+    """Return a config with the precision that a run has settled on, where the config leaves it open."""
+    amp = held.run.amp if config.run.amp == "auto" else config.run.amp
+    layers = config.run.float32_layers or (held.run.float32_layers if amp == held.run.amp else ())
+    return config.replace(amp=amp, float32_layers=layers)
 
 
 def check_same(run: RunFolder, mine: dict[str, Any], theirs: dict[str, Any], free: Collection[str] = FREE) -> None:

@@ -34,10 +34,11 @@ from deepsup.runs.stop import StopOnSignal
 from deepsup.runs.tensorboard import TensorBoard
 from deepsup.supervision import DeeplySupervised
 from deepsup.training import Callback, checkpoint
-from deepsup.training.build import build_batches, build_net
+from deepsup.training.build import build_batches, build_net, device_of
 from deepsup.training.distributed import Processes, joined
 from deepsup.training.loop import Training
 from deepsup.training.memory import kept_memory
+from deepsup.training.precision import bfloat16_on, precision_of, settle_layers, settle_precision
 
 logger = logging.getLogger("deepsup")
 
@@ -99,7 +100,8 @@ class Trainer:
     """Trains one run in its folder: builds all parts, restores, trains, writes the model and the result."""
 
     def __init__(self, config: Config, run: RunFolder, processes: Processes) -> None:
-        self.config, self.run, self.processes = config, run, processes
+        config = settle_precision(config, processes)
+        self.run, self.processes = run, processes
         self.data, self.split = data_to_train(run, config)
         self.normalize = fit(config.data.normalize, self.data)
         random.seed(config.run.seed)
@@ -111,6 +113,7 @@ class Trainer:
             fit_whitening(net.trunk, self.normalize(to_tensor(whitening_images(config, self.data.train))))
         start = start_trunk(net, config, begun=bool(checkpoint.all_steps(run.checkpoints)))
         torch.manual_seed(1_000_003 * (config.run.seed + 1) + processes.rank)  # each process its own dropout
+        self.config = config = settle_layers(config, net, self.data.shape, processes)
         batches = build_batches(config, self.data, self.normalize, processes)
         self.training = Training(config, net, batches, processes, run.folder)
         self.measuring = Measuring(run, self.data, self.normalize)
@@ -142,13 +145,22 @@ class Trainer:
             "cpu": torch.backends.cpu.get_cpu_capability(),
             "threads": torch.get_num_threads(),
             "processes": self.processes.world,
+            "precision": precision_of(self.config),
         }
+        self.warn_of_slowness()
         record_change(self.run, self.config, self.training.epoch, self.training.iteration)
         record_surroundings(self.run, environment, self.training.epoch, self.training.iteration)
         self.run.create(self.config, environment)
         self.run.forget_divergence()
         if self.split is not None:
             self.run.write_json("split.json", self.split.to_dict())
+
+    def warn_of_slowness(self) -> None:
+        """Say if this run's precision is slow on this machine: a run that was begun elsewhere keeps its own."""
+        here = bfloat16_on(device_of(self.config).type)
+        if self.config.run.amp == "on" and not here.fast:
+            logger.warning("%s trains in bfloat16, which is slow here: %s; --amp off trains a new run in float32",
+                           self.run.folder, here.why)  # fmt: skip
 
     @contextmanager
     def divergence_recorded(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from deepsup.studies.comparison_table import NORM, summarised
 from deepsup.studies.engine import Engine
 from deepsup.studies.forecast import Forecast, fit
 from deepsup.studies.pool import Job, check_below, run_job, run_with, whole
+from deepsup.studies.precision import with_precision
 from deepsup.studies.study import Method, Running, Watcher, check_one_rate, choose, final_jobs, search, search_jobs
 from deepsup.training.build import device_of
 
@@ -68,8 +69,8 @@ def compare(
     if rates:
         check_one_rate(config, "compare")
         config = config.replace(validation=0)  # the search holds its own out
-    config = config.replace(test=True, tensorboard=False)
     names, engine, folder = names_of(methods), engine or Engine(jobs=jobs), Path(out)
+    config = with_precision(config.replace(test=True, tensorboard=False), folder)
     configs_of(config, names)  # whether there is such a net
     check_device(config, engine)
     classes = len(load_data(config.data.source, image_size=config.data.image_size, extra=config.data.extra).classes)

@@ -14,7 +14,7 @@ import torch
 from deepsup.config import Config
 from deepsup.errors import DivergedError, WriteError
 from deepsup.io import below
-from deepsup.runs.begin import check_same, with_whole_path
+from deepsup.runs.begin import as_settled, check_same, with_whole_path
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.lock import LockedError
 from deepsup.runs.run import Run
@@ -83,7 +83,8 @@ def run_job(job: Job, threads: int, keep_memory: bool = False) -> dict[str, Any]
     """Train or resume one run; a divergence is a result too, and is not trained again."""
     run = RunFolder(job.folder)
     if run.diverged is not None:
-        check_same(run, with_whole_path(job.config).to_dict(), Config.recorded(run.diverged["config"]).to_dict())
+        lost = Config.recorded(run.diverged["config"])
+        check_same(run, as_settled(with_whole_path(job.config), lost).to_dict(), lost.to_dict())
         return failure(run)
     try:
         return train_quietly(job.config, job.folder, threads, keep_memory).result
