@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from deepsup.config import Config
-from deepsup.data import COMPOSED, HALVES, KNOWN, load_data
 from deepsup.errors import ConfigError, nearest
 from deepsup.io import whole_file
-from deepsup.networks import describe
 from deepsup.paper.row_id import RowId
-from deepsup.studies.precision import with_precision
-from deepsup.studies.study import Method
+from deepsup.trainer.config import Config
+from deepsup.trainer.data import COMPOSED, HALVES, KNOWN, load_data
+from deepsup.trainer.networks import describe
+from deepsup.trainer.studies.precision import with_precision
+from deepsup.trainer.studies.study import Method
 
 PRESETS = ("paper", "cpu", "smoke")
 
