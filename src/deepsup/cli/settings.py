@@ -17,11 +17,11 @@ from deepsup.trainer.config import GROUPS, PLACES, Config, Setting, settings_of
 from deepsup.trainer.recipes import find_recipe
 
 _KINDS = {int: "INT", float: "FLOAT", str: "NAME", bool: ""}
-_METAVARS = {"data": "NAME|PATH", "pool": "NAME|INT", "network_options": "KEY=VALUE ...", "amp": "auto|on|off"}
+_METAVARS = {"data": "NAME|PATH", "pool": "NAME|INT", "network_options": "KEY=VALUE ..."}
 """The value of a setting in the help, where its type does not say enough."""
 _UNSET = {
     "train_size": "all", "image_size": "as they are", "sides": "as they are", "companion_loss": "the output's",
-    "float32_layers": "measured", "limit_steps": "no limit", "checkpoint_steps": "by the minutes only",
+    "full_precision": "measured", "limit_steps": "no limit", "checkpoint_steps": "by the minutes only",
 }  # fmt: skip
 """What the help says for a default of None or of no values; for all others, none."""
 

@@ -213,7 +213,7 @@ class RunSettings(Settings):
     amp: Literal["auto", "on", "off"] = "off"
     """mixed precision, bfloat16 in place of float32 where it is safe: auto (where this machine is fast in it, decided
     once, when the run begins), on or off"""
-    float32_layers: tuple[str, ...] = ()
+    full_precision: tuple[str, ...] = ()
     """layers that stay in float32 under --amp: their names, or none; without this option those that are slower in
     bfloat16, measured when the run begins"""
     compile: bool = False

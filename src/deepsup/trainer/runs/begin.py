@@ -78,8 +78,8 @@ def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config
 def as_settled(config: Config, held: Config) -> Config:
     """Return a config with the precision that a run has settled on, where the config leaves it open."""
     amp = held.run.amp if config.run.amp == "auto" else config.run.amp
-    layers = config.run.float32_layers or (held.run.float32_layers if amp == held.run.amp else ())
-    return config.replace(amp=amp, float32_layers=layers)
+    layers = config.run.full_precision or (held.run.full_precision if amp == held.run.amp else ())
+    return config.replace(amp=amp, full_precision=layers)
 
 
 def check_same(run: RunFolder, mine: dict[str, Any], theirs: dict[str, Any], free: Collection[str] = FREE) -> None:

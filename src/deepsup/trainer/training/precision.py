@@ -85,13 +85,15 @@ def settle_layers(config: Config, net: DeeplySupervised, shape: Sequence[int], p
     In doubt are convolutions in groups or with dilation: on some processors they have no kernel for bfloat16 and run 4
     to 16 times slower (torch issue 183815). They are measured on images [C,H,W] of the size of the training images.
     """
-    if config.run.amp != "on" or config.run.float32_layers:
+    if config.run.amp != "on" or config.run.full_precision:
         return config
     doubtful = {name: layer for name, layer in net.trunk.named_modules() if in_doubt(layer)}
-    inputs = inputs_of(net.trunk, doubtful, shape) if doubtful and not config.run.compile else {}
+    if not doubtful or config.run.compile:
+        return config
+    inputs = inputs_of(net.trunk, doubtful, shape)
     slower = torch.tensor([float(slower_in_bfloat16(doubtful[name], x)) for name, x in inputs.items()])
     kept = [name for name, flag in zip(inputs, processes.sum(slower).tolist(), strict=True) if flag]
-    return config.replace(float32_layers=kept or ("none",))
+    return config.replace(full_precision=kept or ("none",))
 
 
 def in_doubt(layer: nn.Module) -> bool:
@@ -142,7 +144,7 @@ def precision(config: Config, net: DeeplySupervised) -> Iterator[None]:
     if precision_of(config) == "float32":
         yield
         return
-    kept = [layer_named(net.trunk, name) for name in config.run.float32_layers if name != "none"]
+    kept = [layer_named(net.trunk, name) for name in config.run.full_precision if name != "none"]
     with torch.autocast(device, torch.bfloat16), ExitStack() as hooks:
         for layer in kept:
             hooks.enter_context(in_float32(layer, device))
@@ -153,7 +155,7 @@ def layer_named(trunk: nn.Module, name: str) -> nn.Module:
     """Return a layer of the trunk."""
     layers: dict[str, nn.Module] = dict(trunk.named_modules())
     if name not in layers:
-        raise ConfigError(f"float32_layers={name}; {nearest(name, [each for each in layers if each])}")
+        raise ConfigError(f"full_precision={name}; {nearest(name, [each for each in layers if each])}")
     return layers[name]
 
 
