@@ -14,7 +14,7 @@ import torch
 from deepsup.config import Config
 from deepsup.errors import DivergedError, WriteError
 from deepsup.io import below
-from deepsup.runs.begin import check_same, with_whole_path
+from deepsup.runs.begin import check_same, with_whole_names
 from deepsup.runs.folder import RunFolder
 from deepsup.runs.lock import LockedError
 from deepsup.runs.run import Run
@@ -76,14 +76,14 @@ def check_below(folder: Path, jobs: Sequence[Job]) -> None:
 
 def whole(job: Job) -> Job:
     """Return a job with absolute paths: it may be trained in another process, on another machine."""
-    return replace(job, config=with_whole_path(job.config), folder=job.folder.absolute())
+    return replace(job, config=with_whole_names(job.config), folder=job.folder.absolute())
 
 
 def run_job(job: Job, threads: int, keep_memory: bool = False) -> dict[str, Any]:
     """Train or resume one run; a divergence is a result too, and is not trained again."""
     run = RunFolder(job.folder)
     if run.diverged is not None:
-        check_same(run, with_whole_path(job.config).to_dict(), Config.recorded(run.diverged["config"]).to_dict())
+        check_same(run, with_whole_names(job.config).to_dict(), Config.recorded(run.diverged["config"]).to_dict())
         return failure(run)
     try:
         return train_quietly(job.config, job.folder, threads, keep_memory).result
