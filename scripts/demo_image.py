@@ -20,7 +20,7 @@ DRAW = "([strokes, pen]) => { clear(); Object.assign(state, {strokes, pen}); pai
 def main() -> None:
     """Open the page, draw, and write the picture."""
     page_file, out = map(Path, sys.argv[1:])
-    strokes = Path(__file__).parents[1] / "tests/demo/strokes.json"
+    strokes = Path(__file__).parents[1] / "tests/trainer/demo/strokes.json"
     digit = json.loads(strokes.read_text(encoding="utf-8"))[DIGIT]
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_playwright() as playwright:

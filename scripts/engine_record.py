@@ -21,10 +21,10 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from deepsup.config import Config
-from deepsup.runs.environment import environment_now
-from deepsup.studies.engine import Engine
-from deepsup.studies.pool import Job, pool
+from deepsup.trainer.config import Config
+from deepsup.trainer.runs.environment import environment_now
+from deepsup.trainer.studies.engine import Engine
+from deepsup.trainer.studies.pool import Job, pool
 
 NETWORK = '''
 import os, time

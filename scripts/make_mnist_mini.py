@@ -9,9 +9,9 @@ import gzip
 import sys
 from pathlib import Path
 
-from deepsup.data import Part, load_data, subset
-from deepsup.data.idx import pack_idx
-from deepsup.data.known_sets import EMBEDDED
+from deepsup.trainer.data import Part, load_data, subset
+from deepsup.trainer.data.idx import pack_idx
+from deepsup.trainer.data.known_sets import EMBEDDED
 
 SEED = 2014
 

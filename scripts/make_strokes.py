@@ -1,4 +1,4 @@
-"""Write tests/demo/strokes.json: 100 digits as strokes, ten of each, in the styles in which people write them.
+"""Write tests/trainer/demo/strokes.json: 100 digits as strokes, ten of each, in the styles in which people write them.
 
 Each style is a skeleton in a unit box (x to the right, y down). A digit is a style with a random slant, aspect, size,
 place, tremor and pen width, as somebody draws it on a canvas of 280 x 280 pixels. The seed is fixed, so the file is
@@ -325,7 +325,7 @@ def main() -> None:
         for digit, styles in STYLES.items()
         for n in range(EACH)
     ]
-    path = Path(__file__).parents[1] / "tests/demo/strokes.json"
+    path = Path(__file__).parents[1] / "tests/trainer/demo/strokes.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("[\n" + ",\n".join(json.dumps(each) for each in digits) + "\n]\n", encoding="utf-8")
 

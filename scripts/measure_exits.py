@@ -17,16 +17,16 @@ import numpy as np
 import torch
 
 from deepsup import EarlyExit, Run, calibrate, create_network, train
-from deepsup.bench.timing import ratio
-from deepsup.config import Config
 from deepsup.errors import DeepsupError, RunError
 from deepsup.exits.run_exits import by_exit, parts_of, plain_scores, prepared
 from deepsup.exits.stage_times import counted, early_labels, plain_labels, seconds_per_sample
+from deepsup.exits.timing import ratio
 from deepsup.insight import error_percent
 from deepsup.io import write_whole
-from deepsup.recipes import find_recipe
-from deepsup.runs.environment import environment_now
-from deepsup.runs.model import load_model
+from deepsup.trainer.config import Config
+from deepsup.trainer.recipes import find_recipe
+from deepsup.trainer.runs.environment import environment_now
+from deepsup.trainer.runs.model import load_model
 
 ROOT = Path(__file__).parent.parent
 SIZES = (1, 32, 512)

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from deepsup import load_data
-from deepsup.config import Config
-from deepsup.data import subset
+from deepsup.trainer.config import Config
+from deepsup.trainer.data import subset
 
 # torchvision 0.28 expects two operators of its compiled half, which the CPU build of torch cannot load; declared here,
 # never called, they let its models be imported (the library itself needs none of this).

@@ -11,8 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
-import deepsup.data
-from deepsup.data.dataset import Dataset, Part
+import deepsup.trainer.data
+from deepsup.trainer.data.dataset import Dataset, Part
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,7 +39,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, number in itertools.product(("cats", "dogs"), range(10)):
         Path("my-photos", kind).mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.full((40, 50, 3), 10 * number, np.uint8)).save(f"my-photos/{kind}/{number}.png")
-    real, draw = deepsup.data.load_data, np.random.default_rng(0)
+    real, draw = deepsup.trainer.data.load_data, np.random.default_rng(0)
 
     def part(count: int, side: int) -> Part:
         channels = 1 if side == 28 else 3
@@ -55,7 +55,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         more_images = part(6_000, 32) if extra else None
         return Dataset(source, tuple("0123456789"), part(counts[0], side), part(counts[1], side), extra=more_images)
 
-    monkeypatch.setattr(deepsup.data, "load_data", small)
+    monkeypatch.setattr(deepsup.trainer.data, "load_data", small)
 
 
 @pytest.mark.usefixtures("elsewhere")

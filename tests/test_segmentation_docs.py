@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deepsup.data import COMPOSED
+from deepsup.trainer.data import COMPOSED
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "segmentation.md").read_text()

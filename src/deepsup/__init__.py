@@ -6,48 +6,48 @@ The names below, and ``__version__``, are the whole public interface. They are l
 
 TYPE_CHECKING = False  # nothing is imported here: a Ctrl-C before main() can catch it would show a traceback
 if TYPE_CHECKING:
-    from deepsup.config import Config as Config
-    from deepsup.data import load_data as load_data
     from deepsup.errors import DeepsupError as DeepsupError
-    from deepsup.estimator import DeeplySupervisedClassifier as DeeplySupervisedClassifier
     from deepsup.exits import EarlyExit as EarlyExit
     from deepsup.exits import calibrate as calibrate
     from deepsup.exporting import export as export
-    from deepsup.networks import create_network as create_network
-    from deepsup.networks import list_networks as list_networks
+    from deepsup.insight import probe as probe
     from deepsup.objective import Loss as Loss
     from deepsup.objective import Objective as Objective
-    from deepsup.probing import probe as probe
-    from deepsup.runs.run import Run as Run
-    from deepsup.runs.train import train as train
-    from deepsup.studies.model_comparison import compare as compare
     from deepsup.supervision import Companion as Companion
     from deepsup.supervision import DeeplySupervised as DeeplySupervised
     from deepsup.supervision import DeepOutput as DeepOutput
     from deepsup.supervision import supervise as supervise
+    from deepsup.trainer.config import Config as Config
+    from deepsup.trainer.data import load_data as load_data
+    from deepsup.trainer.estimator import DeeplySupervisedClassifier as DeeplySupervisedClassifier
+    from deepsup.trainer.networks import create_network as create_network
+    from deepsup.trainer.networks import list_networks as list_networks
+    from deepsup.trainer.runs.run import Run as Run
+    from deepsup.trainer.runs.train import train as train
+    from deepsup.trainer.studies.model_comparison import compare as compare
 
     __version__: str
 
 _HOME = {
     "Companion": "supervision",
-    "Config": "config",
+    "Config": "trainer.config",
     "DeepOutput": "supervision",
     "DeeplySupervised": "supervision",
-    "DeeplySupervisedClassifier": "estimator",
+    "DeeplySupervisedClassifier": "trainer.estimator",
     "DeepsupError": "errors",
     "EarlyExit": "exits",
     "Loss": "objective",
     "Objective": "objective",
-    "Run": "runs.run",
+    "Run": "trainer.runs.run",
     "calibrate": "exits",
-    "compare": "studies.model_comparison",
-    "create_network": "networks",
+    "compare": "trainer.studies.model_comparison",
+    "create_network": "trainer.networks",
     "export": "exporting",
-    "list_networks": "networks",
-    "load_data": "data",
-    "probe": "probing",
+    "list_networks": "trainer.networks",
+    "load_data": "trainer.data",
+    "probe": "insight",
     "supervise": "supervision",
-    "train": "runs.train",
+    "train": "trainer.runs.train",
 }
 
 __all__ = sorted(_HOME)

@@ -145,7 +145,7 @@ def test_an_error_of_many_lines_becomes_one(monkeypatch, capsys):
     def fail(*_: object) -> None:
         raise DataError("one\ntwo")
 
-    monkeypatch.setattr("deepsup.data.get", fail)
+    monkeypatch.setattr("deepsup.trainer.data.get", fail)
     assert main(["data", "get", "mnist"]) == 2
     assert capsys.readouterr().err == "deepsup: one two\n"
 
@@ -154,7 +154,7 @@ def test_interrupted(monkeypatch, capsys):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("deepsup.data.get", interrupt)
+    monkeypatch.setattr("deepsup.trainer.data.get", interrupt)
     assert main(["data", "get", "mnist"]) == 130
     assert capsys.readouterr().err == "deepsup: interrupted\n"
 
@@ -162,8 +162,8 @@ def test_interrupted(monkeypatch, capsys):
 SLEEPER = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
-import deepsup.cli, deepsup.data
-deepsup.data.get = lambda *_: (print("on", file=sys.stderr, flush=True), time.sleep(30))
+import deepsup.cli, deepsup.trainer.data
+deepsup.trainer.data.get = lambda *_: (print("on", file=sys.stderr, flush=True), time.sleep(30))
 sys.exit(deepsup.cli.main(["data", "get", "mnist"]))
 """
 

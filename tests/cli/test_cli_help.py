@@ -13,8 +13,8 @@ import pytest
 
 from deepsup.cli import app, main, settings
 from deepsup.cli.run_commands import _INSTEAD
-from deepsup.config import GROUPS, PLACES, Config, settings_of
 from deepsup.paper.listing import FILE, listing
+from deepsup.trainer.config import GROUPS, PLACES, Config, settings_of
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {each.name: each for group in GROUPS.values() for each in settings_of(group) if each.name != "phases"}
@@ -80,7 +80,7 @@ def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Config:
         seen.append(config)
         raise Seen
 
-    monkeypatch.setattr("deepsup.runs.train.train", train)
+    monkeypatch.setattr("deepsup.trainer.runs.train.train", train)
     with pytest.raises(Seen):
         main(["train", *words])
     return seen[0]

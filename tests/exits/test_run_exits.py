@@ -14,13 +14,13 @@ from PIL import Image
 
 from deepsup import Config, train
 from deepsup.cli import main
-from deepsup.data import Part
 from deepsup.exits import stage_times
 from deepsup.exits.run_exits import load_exits
-from deepsup.preprocess import to_tensor
-from deepsup.report import write_report
-from deepsup.runs.folder import RunFolder
-from deepsup.runs.run_data import data_of
+from deepsup.trainer.data import Part
+from deepsup.trainer.preprocess import to_tensor
+from deepsup.trainer.report import write_report
+from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs.run_data import data_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # of torch's exporter
 

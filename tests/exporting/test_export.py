@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 import deepsup
 from deepsup import DeeplySupervised, create_network, list_networks, load_data, supervise
-from deepsup.config import Config
 from deepsup.exporting.formats import pack_pt2
-from deepsup.networks import describe
-from deepsup.preprocess import NORMALIZATIONS, fit, to_tensor
-from deepsup.preprocess.steps import STEPS
+from deepsup.trainer.config import Config
+from deepsup.trainer.networks import describe
+from deepsup.trainer.preprocess import NORMALIZATIONS, fit, to_tensor
+from deepsup.trainer.preprocess.steps import STEPS
 
 FAMILIES = ["dropconnect-svhn", "fast", "maxout-mnist", "stochastic-pooling-mnist"]
 """The networks with layers of their own: converting to ONNX takes two seconds, so not all of them here."""

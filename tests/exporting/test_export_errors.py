@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import deepsup
 from deepsup import DeeplySupervised, create_network, supervise
 from deepsup.cli import main
-from deepsup.config import Config
 from deepsup.errors import ExportError, RunError
+from deepsup.trainer.config import Config
 
 X = torch.randn(3, 4)
 

@@ -25,25 +25,25 @@ from safetensors.torch import save as to_safetensors
 from study_readers import comparison_table, hostile_study, read_study_pages, read_sweep_folder, sweep_files, sweep_table
 
 from deepsup import DeeplySupervised, create_network, supervise
-from deepsup.config import Config
-from deepsup.data.archive import unpack
-from deepsup.data.cifar import read_binary, read_python
-from deepsup.data.idx import pack_idx, read_pair
-from deepsup.data.images import is_grey, read_image_files
-from deepsup.data.load import load_data
-from deepsup.data.mask_folder import read_mask_folder
-from deepsup.data.storage import read_errors_named
-from deepsup.data.svhn import read_svhn
 from deepsup.errors import DataError, SupervisionError
 from deepsup.exits.run_exits import digest, load_exits
-from deepsup.report.read import read_run
-from deepsup.report.write import write_report
-from deepsup.runs.folder import RunFolder
-from deepsup.runs.model import load_model
-from deepsup.runs.snapshots import read_snapshot
-from deepsup.runs.train import Trainer, train
-from deepsup.training import checkpoint
-from deepsup.training.distributed import joined
+from deepsup.trainer.config import Config
+from deepsup.trainer.data.archive import unpack
+from deepsup.trainer.data.cifar import read_binary, read_python
+from deepsup.trainer.data.idx import pack_idx, read_pair
+from deepsup.trainer.data.images import is_grey, read_image_files
+from deepsup.trainer.data.load import load_data
+from deepsup.trainer.data.mask_folder import read_mask_folder
+from deepsup.trainer.data.storage import read_errors_named
+from deepsup.trainer.data.svhn import read_svhn
+from deepsup.trainer.report.read import read_run
+from deepsup.trainer.report.write import write_report
+from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs.model import load_model
+from deepsup.trainer.runs.snapshots import read_snapshot
+from deepsup.trainer.runs.train import Trainer, train
+from deepsup.trainer.training import checkpoint
+from deepsup.trainer.training.distributed import joined
 
 
 @dataclass(frozen=True)

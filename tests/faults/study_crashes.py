@@ -16,8 +16,8 @@ from command import Command, last_step, recovered, small_data, straight
 from crashes import Record, repeated
 
 from deepsup import load_data
-from deepsup.data import subset
-from deepsup.runs.folder import RunFolder
+from deepsup.trainer.data import subset
+from deepsup.trainer.runs.folder import RunFolder
 
 TIMES = {"seconds", "report", "figure", "seconds_per_run"}
 

@@ -12,12 +12,12 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from deepsup.config import Config
 from deepsup.errors import RunError
-from deepsup.runs.folder import RunFolder
-from deepsup.runs.model import load_model
-from deepsup.runs.train import train
-from deepsup.training import checkpoint
+from deepsup.trainer.config import Config
+from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs.model import load_model
+from deepsup.trainer.runs.train import train
+from deepsup.trainer.training import checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -22,17 +22,17 @@ from PIL import Image
 from study_readers import comparison_table
 
 from deepsup.cli import main
-from deepsup.config import Config
-from deepsup.data.archive import unpack
-from deepsup.data.cifar import read_python
-from deepsup.data.idx import read_idx
-from deepsup.data.images import open_image, read_image_files
-from deepsup.data.load import load_data
-from deepsup.data.svhn import read_svhn
 from deepsup.errors import ConfigError, DataError, DeepsupError, RunError
 from deepsup.io import read_json, read_yaml
 from deepsup.npz import read_arrays
-from deepsup.training import checkpoint
+from deepsup.trainer.config import Config
+from deepsup.trainer.data.archive import unpack
+from deepsup.trainer.data.cifar import read_python
+from deepsup.trainer.data.idx import read_idx
+from deepsup.trainer.data.images import open_image, read_image_files
+from deepsup.trainer.data.load import load_data
+from deepsup.trainer.data.svhn import read_svhn
+from deepsup.trainer.training import checkpoint
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
@@ -151,7 +151,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 import matplotlib, jinja2
-from deepsup.report import write_report
+from deepsup.trainer.report import write_report
 from deepsup.errors import DeepsupError
 def used():
     now = resource.getrusage(resource.RUSAGE_SELF)

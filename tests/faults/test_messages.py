@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from deepsup.cli import main
-from deepsup.config import Config
 from deepsup.errors import RunError, TrainingError
 from deepsup.io import disk_errors_named, error_number
-from deepsup.runs.lock import NAME, owned
-from deepsup.runs.train import train
-from deepsup.training import Callback, checkpoint
-from deepsup.training.distributed import Processes, waiting_time
+from deepsup.trainer.config import Config
+from deepsup.trainer.runs.lock import NAME, owned
+from deepsup.trainer.runs.train import train
+from deepsup.trainer.training import Callback, checkpoint
+from deepsup.trainer.training.distributed import Processes, waiting_time
 
 
 @pytest.mark.parametrize("machine", [platform.node(), "another"])

@@ -8,7 +8,7 @@ import torch
 
 from deepsup import Config, Objective, load_data, supervise, train
 from deepsup.errors import DataError
-from deepsup.preprocess import NORMALIZATIONS, fit
+from deepsup.trainer.preprocess import NORMALIZATIONS, fit
 
 SIDE = 8
 

@@ -13,12 +13,12 @@ pytest.importorskip("optuna", reason="optuna is not installed (pip install 'deep
 from readers import npz
 from study_readers import read_sweep_folder, storages, sweep_files
 
-from deepsup.config import Config
 from deepsup.errors import DeepsupError, RunError
-from deepsup.studies.search import Search
-from deepsup.studies.study_storage import storage_of
-from deepsup.studies.sweep import METHODS, search_of, sweep
-from deepsup.studies.sweep_settings import Sweep, continued, prepared, record
+from deepsup.trainer.config import Config
+from deepsup.trainer.studies.search import Search
+from deepsup.trainer.studies.study_storage import storage_of
+from deepsup.trainer.studies.sweep import METHODS, search_of, sweep
+from deepsup.trainer.studies.sweep_settings import Sweep, continued, prepared, record
 
 
 @pytest.fixture(scope="module")

@@ -21,12 +21,12 @@ from safetensors.torch import save_file
 import deepsup
 from deepsup.cli import main
 from deepsup.cli.run_commands import reading
-from deepsup.config import Config
 from deepsup.errors import ConfigError, RunError
 from deepsup.exits.run_exits import calibrate_run, digest, load_exits
 from deepsup.io import printable
-from deepsup.studies.space import read_space
-from deepsup.training.build import build_net
+from deepsup.trainer.config import Config
+from deepsup.trainer.studies.space import read_space
+from deepsup.trainer.training.build import build_net
 
 NET = """
 from pathlib import Path

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from deepsup.data import KNOWN, is_present
 from deepsup.paper import read_record, repeat
-from deepsup.runs.environment import environment_now
+from deepsup.trainer.data import KNOWN, is_present
+from deepsup.trainer.runs.environment import environment_now
 
 RESULTS = Path(__file__).parents[2] / "results"
 

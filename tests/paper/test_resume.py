@@ -97,7 +97,9 @@ def test_a_row_without_what_its_figure_needs_is_trained_again(out: Path, whole: 
 @pytest.fixture
 def mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many images as MNIST has: MNIST itself need not be there."""
-    monkeypatch.setattr("deepsup.studies.study.load_data", lambda *_, **__: SimpleNamespace(train=range(60_000)))
+    monkeypatch.setattr(
+        "deepsup.trainer.studies.study.load_data", lambda *_, **__: SimpleNamespace(train=range(60_000))
+    )
 
 
 @pytest.mark.usefixtures("mnist")

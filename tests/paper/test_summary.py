@@ -406,7 +406,7 @@ def test_a_record_is_kept_with_its_figure(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((PROJECT / "results").glob("*-cpu.json")), ids=lambda path: path.stem)
 def test_every_row_can_be_made_again(path: Path) -> None:
     """Each recorded row has a config that is still valid, a seed, a thread count and an error for every run."""
-    from deepsup.config import Config
+    from deepsup.trainer.config import Config
 
     record = json.loads(path.read_text())
     assert record["command"].startswith(f"deepsup reproduce {record['target']} --preset {record['preset']}")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from deepsup.config import Config
 from deepsup.errors import RunError
 from deepsup.paper import plan_of
 from deepsup.paper.companion_targets import combinations, effects
@@ -20,8 +19,9 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.summary import BEGIN, END, summarise
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_REPRODUCED, NOT_RUN, PARTLY, REPRODUCED
 from deepsup.paper.when_page import errors_table, harm_text, when_block
-from deepsup.recipes import FLAT_COMPANIONS, WEAK
-from deepsup.training.build import build_net
+from deepsup.trainer.config import Config
+from deepsup.trainer.recipes import FLAT_COMPANIONS, WEAK
+from deepsup.trainer.training.build import build_net
 
 
 def test_a_control_changes_one_thing() -> None:

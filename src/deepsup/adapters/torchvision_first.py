@@ -7,7 +7,7 @@ transformers and timm then do not import either. Elsewhere this changes nothing.
 import contextlib
 import importlib
 
-from deepsup.networks.own_network import with_torchvision
+from deepsup.trainer.networks.own_network import with_torchvision
 
 with contextlib.suppress(ImportError):
     with_torchvision(lambda: importlib.import_module("torchvision"))

@@ -33,7 +33,7 @@ def bench(
         table: answer of an earlier --out, whose table is shown in place of a measurement
         json: print one JSON object
     """
-    from deepsup.bench import answer as answers
+    from deepsup.paper.bench import answer as answers
 
     if page is not None:
         answers.page_text(page)  # fail before the work, not after it
@@ -57,14 +57,14 @@ def _check_folder(out: Path) -> None:
 
 
 def _measured(quick: bool) -> dict[str, Any]:
-    from deepsup.bench.suite import FULL, QUICK, Bench
+    from deepsup.paper.bench.suite import FULL, QUICK, Bench
 
     return Bench(QUICK if quick else FULL, lambda line: print(line, file=sys.stderr, flush=True)).run()  # noqa: T201 - progress, on standard error
 
 
 def _text(answer: dict[str, Any]) -> str:
     """Return the answer as columns for people."""
-    from deepsup.bench.answer import ROWS, find, rates, where
+    from deepsup.paper.bench.answer import ROWS, find, rates, where
 
     rows = []
     for key, what in ROWS.items():
@@ -101,9 +101,9 @@ def harm(
         out: JSON file of the record; the trainings are kept beside it, in the file of this name that ends in .jsonl
         json: print one JSON object
     """
-    from deepsup.bench.harm import Budget, all_cells, measure_harm, write_record
-    from deepsup.bench.models import GROUPS
     from deepsup.cli.progress import counting
+    from deepsup.paper.bench.harm import Budget, all_cells, measure_harm, write_record
+    from deepsup.paper.bench.models import GROUPS
 
     if seeds < 1 or jobs < 1:
         raise ConfigError(f"seeds={seeds}, jobs={jobs}; expected at least 1 of each")
@@ -123,7 +123,7 @@ def harm(
 def _harm_figure(record: dict[str, Any], out: Path) -> list[str]:
     """Draw the record beside it; return the line that says where, none where what draws it is not installed."""
     try:
-        from deepsup.report import draw_harm
+        from deepsup.trainer.report import draw_harm
     except ImportError:
         return []
     return [f"figure: {draw_harm(record, out.parent, out.stem)}"]

@@ -17,7 +17,7 @@ def data_list(json: Flag = False) -> None:
     Args:
         json: print one JSON object
     """
-    from deepsup.data import COMPOSED, HALVES, KNOWN, data_folder, is_present
+    from deepsup.trainer.data import COMPOSED, HALVES, KNOWN, data_folder, is_present
 
     sets: list[dict[str, Any]] = [
         {
@@ -60,7 +60,7 @@ def data_get(name: _Name, extra: Flag = False, json: Flag = False) -> None:
         extra: fetch the 531,131 extra images of SVHN too
         json: print one JSON object
     """
-    from deepsup.data import get
+    from deepsup.trainer.data import get
 
     _show_report(get(name, extra), json)
 
@@ -78,7 +78,7 @@ def data_check(
         image_size: side in pixels to which the images of a folder are resized
         json: print one JSON object
     """
-    from deepsup.data import check
+    from deepsup.trainer.data import check
 
     _show_report(check(name, image_size), json)
 

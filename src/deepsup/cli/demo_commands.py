@@ -28,7 +28,7 @@ def demo(runs: _Runs, out: _File = None, trust: Flag = False, json: Flag = False
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
-    from deepsup.demo import write_demo
+    from deepsup.trainer.demo import write_demo
 
     if len(runs) not in (1, 2):
         raise RunError(f"{len(runs)} runs given; expected one or two: deepsup demo RUN RUN2")

@@ -22,7 +22,7 @@ def doctor(json: Flag = False) -> int:
     """
     import torch
 
-    from deepsup.runs.environment import environment_now
+    from deepsup.trainer.runs.environment import environment_now
 
     found: dict[str, Any] = environment_now() | {
         "threads": torch.get_num_threads(),
@@ -62,7 +62,7 @@ def _verdict(check: Callable[[], str]) -> str:
 
 def _data_folder() -> str:
     """Return what is wrong with the data folder, or nothing."""
-    from deepsup.data import data_folder
+    from deepsup.trainer.data import data_folder
 
     folder = data_folder()
     existing = next(path for path in (folder, *folder.parents) if path.exists())

@@ -95,7 +95,7 @@ def _text(record: dict[str, Any], written: dict[str, str]) -> str:
 def _figures() -> Any:
     """Return what draws, or say what to install for it."""
     try:
-        from deepsup import report
+        from deepsup.trainer import report
     except ImportError as error:
         raise DeepsupError(f"no figure: {error.name} is not installed; pip install 'deepsup[figures]'") from error
     return report

@@ -47,7 +47,7 @@ def inspect(
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
-    from deepsup.runs.inspect import inspect as inspect_run
+    from deepsup.trainer.runs.inspect import inspect as inspect_run
 
     figures = _figures()  # before the work, not after it
     if image is not None:
@@ -79,7 +79,7 @@ def _layers(found: dict[str, Any]) -> str:
 
 def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, trust: bool, json: bool) -> None:
     """Return the prediction of each layer of each run for one image, and draw its feature maps."""
-    from deepsup.runs.inspect import inspect_image
+    from deepsup.trainer.runs.inspect import inspect_image
 
     answers, texts = {}, []
     for run in runs:
@@ -98,7 +98,7 @@ def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, trust
 def _figures() -> Any:
     """Return what draws, or say what to install for it."""
     try:
-        from deepsup import report
+        from deepsup.trainer import report
     except ImportError as error:
         raise DeepsupError(f"no report: {error.name} is not installed; pip install 'deepsup[figures]'") from error
     return report

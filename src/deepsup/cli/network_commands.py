@@ -14,7 +14,7 @@ def networks(json: Flag = False) -> None:
     Args:
         json: print one JSON object
     """
-    from deepsup.networks import describe, list_networks
+    from deepsup.trainer.networks import describe, list_networks
 
     described = [describe(name) for name in list_networks()]
     rows = [

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deepsup.training import Callback
+from deepsup.trainer.training import Callback
 
 if TYPE_CHECKING:
-    from deepsup.training.loop import Training
+    from deepsup.trainer.training.loop import Training
 
 
 class Display(Callback):

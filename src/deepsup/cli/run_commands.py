@@ -15,8 +15,8 @@ from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
 from deepsup.cli.dense_text import class_table, dense_line, shares_line
 from deepsup.cli.engine_options import EngineOptions
 from deepsup.cli.trusted import opened
-from deepsup.config import Config
 from deepsup.errors import RunError
+from deepsup.trainer.config import Config
 
 _INSTEAD = {
     **dict.fromkeys(
@@ -58,9 +58,9 @@ def train(
         json: print one JSON object
     """
     from deepsup.cli.progress import training_display
-    from deepsup.runs.folder import RunFolder
-    from deepsup.runs.train import train as train_run
-    from deepsup.studies.statistics import chance_error, has_learned
+    from deepsup.trainer.runs.folder import RunFolder
+    from deepsup.trainer.runs.train import train as train_run
+    from deepsup.trainer.studies.statistics import chance_error, has_learned
 
     held = None
     if resume and out is not None and recipe is None and config is None and RunFolder(out).exists:
@@ -170,10 +170,10 @@ def compare(
         json: print one JSON object
     """
     from deepsup.cli.progress import counting
-    from deepsup.runs.folder import RunFolder
-    from deepsup.runs.shares import shares_line
-    from deepsup.studies import compare as compare_methods
-    from deepsup.training.memory import kept_memory
+    from deepsup.trainer.runs.folder import RunFolder
+    from deepsup.trainer.runs.shares import shares_line
+    from deepsup.trainer.studies import compare as compare_methods
+    from deepsup.trainer.training.memory import kept_memory
 
     engine = where.chosen()
     chosen = options.resolved(options.base(recipe, config, Config()), settings)
@@ -203,7 +203,7 @@ def compare(
 def _so_far(out: Path) -> str:
     """Say what a comparison that was stopped has, and how to go on with it."""
     from deepsup.io import read_json
-    from deepsup.studies.comparison_table import ratio_text
+    from deepsup.trainer.studies.comparison_table import ratio_text
 
     table = read_json(out / "comparison.json", {"ratios": {"*": {}}, "seeds": [int]}, "") if (
         out / "comparison.json").is_file() else {}  # fmt: skip
@@ -219,9 +219,9 @@ def _best_runs(answer: dict[str, Any]) -> list[str]:
 
 def _inspect_runs(answer: dict[str, Any], out: Path, network: str) -> None:
     """Inspect one net with companions and one without, so that the page can show their layers beside each other."""
-    from deepsup.networks.own_network import current_folder_searched, trusted_factory
-    from deepsup.runs.folder import RunFolder
-    from deepsup.runs.inspect import inspect
+    from deepsup.trainer.networks.own_network import current_folder_searched, trusted_factory
+    from deepsup.trainer.runs.folder import RunFolder
+    from deepsup.trainer.runs.inspect import inspect
 
     with current_folder_searched():  # the user has named it on this very command line
         factory = trusted_factory(network) if ":" in network else None
@@ -234,7 +234,7 @@ def _inspect_runs(answer: dict[str, Any], out: Path, network: str) -> None:
 def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
     """Return the paths of the figure and of the page, none where what draws them is not installed."""
     try:
-        from deepsup.report import draw_methods, write_report
+        from deepsup.trainer.report import draw_methods, write_report
     except ImportError as error:
         sys.stderr.write(f"no figure, no report: {error.name} is not installed (pip install 'deepsup[figures]')\n")
         return None, None
@@ -242,7 +242,7 @@ def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
 
 
 def _comparison_text(answer: dict[str, Any]) -> str:
-    from deepsup.studies.comparison_table import ratio_text
+    from deepsup.trainer.studies.comparison_table import ratio_text
 
     rows = []
     for method, each in answer["methods"].items():
@@ -280,9 +280,9 @@ def evaluate(
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
-    from deepsup.runs.evaluate import evaluate as evaluate_runs
-    from deepsup.runs.folder import RunFolder
-    from deepsup.runs.shares import shares_line
+    from deepsup.trainer.runs.evaluate import evaluate as evaluate_runs
+    from deepsup.trainer.runs.folder import RunFolder
+    from deepsup.trainer.runs.shares import shares_line
 
     answer = evaluate_runs([opened(run, trust) for run in runs], data)
     rows = [[name, f"{error:.2f} %"] for name, error in answer["companions"].items()]
@@ -315,7 +315,7 @@ def predict(
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
-    from deepsup.runs.evaluate import predict as predict_files
+    from deepsup.trainer.runs.evaluate import predict as predict_files
 
     if early:
         _predict_early(opened(run, trust), files, json)

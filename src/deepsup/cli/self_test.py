@@ -131,8 +131,8 @@ def runs() -> str:
     """Train one epoch on 100 embedded digits, and load the run."""
     import torch
 
-    from deepsup.config import Config
-    from deepsup.runs.train import train
+    from deepsup.trainer.config import Config
+    from deepsup.trainer.runs.train import train
 
     config = Config(train_size=100, epochs=1, batch_size=50, tensorboard=False)
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):

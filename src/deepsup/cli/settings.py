@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 from tyro.conf import arg
 
-from deepsup.config import GROUPS, PLACES, Config, Setting, settings_of
 from deepsup.errors import ConfigError
-from deepsup.recipes import find_recipe
+from deepsup.trainer.config import GROUPS, PLACES, Config, Setting, settings_of
+from deepsup.trainer.recipes import find_recipe
 
 _KINDS = {int: "INT", float: "FLOAT", str: "NAME", bool: ""}
 _METAVARS = {"data": "NAME|PATH", "pool": "NAME|INT", "network_options": "KEY=VALUE ..."}

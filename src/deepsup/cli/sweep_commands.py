@@ -11,8 +11,8 @@ from tyro.conf import arg
 from deepsup.cli import settings as options
 from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
 from deepsup.cli.engine_options import EngineOptions
-from deepsup.config import Config
-from deepsup.recipes import quick
+from deepsup.trainer.config import Config
+from deepsup.trainer.recipes import quick
 
 _CHOOSES = "sweep holds validation images out by itself, and tests the winners at the end"
 _INSTEAD = {
@@ -72,8 +72,8 @@ def sweep(
         json: print one JSON object
     """
     from deepsup.cli.progress import counting
-    from deepsup.studies import sweep as sweep_settings
-    from deepsup.training.memory import kept_memory
+    from deepsup.trainer.studies import sweep as sweep_settings
+    from deepsup.trainer.training.memory import kept_memory
 
     given = options.given(settings)
     default = default_config(None if "data" in given else 500)
@@ -95,7 +95,7 @@ def _go_on(out: Path, resume: bool) -> str:
 def _report(out: Path) -> str | None:
     """Return the path of the page; none where what draws it is not installed."""
     try:
-        from deepsup.report import write_report
+        from deepsup.trainer.report import write_report
     except ImportError as error:
         sys.stderr.write(f"no report: {error.name} is not installed (pip install 'deepsup[figures]')\n")
         return None

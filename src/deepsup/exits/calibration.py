@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepsup.bench.timing import Ratio
 from deepsup.errors import SupervisionError
 from deepsup.exits.early_exit import OUTPUT, EarlyExit, check_net
 from deepsup.exits.judgement import ExitJudgement, fitted_temperature
 from deepsup.exits.stage_times import measure_speed, measure_stages, multiply_adds
 from deepsup.exits.threshold_search import Point, ThresholdSearch
+from deepsup.exits.timing import Ratio
 from deepsup.insight import Measurement, measure
 from deepsup.supervision import DeeplySupervised
 from deepsup.supervision.taps import describe

@@ -14,18 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepsup.data import Part, read_image_files
 from deepsup.errors import DataError, RunError
 from deepsup.exits.calibration import calibrate
 from deepsup.exits.early_exit import EarlyExit, EarlyOutput
 from deepsup.exits.stage_times import measure_speed
 from deepsup.insight import error_percent
 from deepsup.io import file_named, read_json, whole_file
-from deepsup.preprocess import to_tensor
-from deepsup.runs.evaluate import check_fits
-from deepsup.runs.folder import RunFolder
-from deepsup.runs.model import Model, load_model
-from deepsup.runs.run_data import data_of
+from deepsup.trainer.data import Part, read_image_files
+from deepsup.trainer.preprocess import to_tensor
+from deepsup.trainer.runs.evaluate import check_fits
+from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs.model import Model, load_model
+from deepsup.trainer.runs.run_data import data_of
 
 logger = logging.getLogger("deepsup")
 SHOWN = 7

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from deepsup.errors import RunError
 from deepsup.exits.early_exit import EarlyExit
 from deepsup.io import disk_errors_named, reason, write_whole
-from deepsup.runs.folder import RunFolder
-from deepsup.runs.model import load_model
+from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs.model import load_model
 
 RUNNER = "early_exits.py"
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from deepsup.bench.timing import Ratio, Turn, ratio, seconds_of, take_turns
 from deepsup.exits.early_exit import EarlyExit
+from deepsup.exits.timing import Ratio, Turn, ratio, seconds_of, take_turns
 
 SHARES = (0.125, 0.25, 0.5, 1.0)
 """Fractions of a batch at which stages are timed: later stages get only what has not left."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from deepsup.data import KNOWN
 from deepsup.exporting.graph import Program
-from deepsup.preprocess import Normalizer
-from deepsup.runs.folder import RunFolder
+from deepsup.trainer.data import KNOWN
+from deepsup.trainer.preprocess import Normalizer
+from deepsup.trainer.runs.folder import RunFolder
 
 RUN = {
     "onnx": """import numpy as np

@@ -22,11 +22,11 @@ from deepsup.exporting.formats import FORMATS, Format, check_installed
 from deepsup.exporting.graph import Graph, Program
 from deepsup.io import printable, write_whole
 from deepsup.objective.net_settings import supervised
-from deepsup.runs.folder import RunFolder
-from deepsup.runs.model import load_model
-from deepsup.runs.run import Preprocess
 from deepsup.supervision import DeeplySupervised
 from deepsup.supervision.attach import as_call
+from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs.model import load_model
+from deepsup.trainer.runs.run import Preprocess
 
 CHECKED = 16
 """Images that a run's export is compared on."""

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from deepsup.data import stratified
 from deepsup.insight.layer_errors import layer_facts
 from deepsup.insight.measure import error_percent
+from deepsup.trainer.data import stratified
 
 DECAY = 1e-3
 """The probe's objective is the mean cross-entropy + DECAY / 2 * |W|^2, on features of unit mean square."""

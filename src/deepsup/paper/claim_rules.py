@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import mean
 
-from deepsup.config import Config
 from deepsup.paper.printed import GAIN_AT_500, TABLES, VARIANCE_RATIO
 from deepsup.paper.row_id import COMPANIONS, RowId
 from deepsup.paper.theory.findings import AFTER_CORRECTION, AS_PRINTED
@@ -31,7 +30,8 @@ from deepsup.paper.verdicts import (
     in_all_or_some,
     unlearned,
 )
-from deepsup.studies.statistics import paired
+from deepsup.trainer.config import Config
+from deepsup.trainer.studies.statistics import paired
 
 EQUIVALENT = 0.1
 """Of the error: the bound within which L1 and L2 count as equal."""

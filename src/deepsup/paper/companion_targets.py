@@ -8,14 +8,14 @@ from itertools import product
 from statistics import mean
 from typing import Any
 
-from deepsup.config import Config
 from deepsup.paper.fast_targets import WITHOUT
 from deepsup.paper.plan import Plan, Row
 from deepsup.paper.readings import Rows, reading
 from deepsup.paper.row_id import RowId
 from deepsup.paper.study_targets import WEAK_NIN, told, with_steps
-from deepsup.recipes import FLAT
-from deepsup.studies.study import Method
+from deepsup.trainer.config import Config
+from deepsup.trainer.recipes import FLAT
+from deepsup.trainer.studies.study import Method
 
 SIZE, SEEDS = 500, 5
 FACTORS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {

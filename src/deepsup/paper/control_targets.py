@@ -3,11 +3,11 @@
 from dataclasses import replace
 from math import ceil
 
-from deepsup.config import Config
 from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.plan import Plan, Row, at
 from deepsup.paper.row_id import RowId
 from deepsup.paper.when_targets import DEPTH, OPTIMIZERS, SIZE, pair
+from deepsup.trainer.config import Config
 
 SMOOTHING = 0.1
 DECAYS = (0.002, 0.01, 0.05)

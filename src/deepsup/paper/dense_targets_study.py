@@ -1,11 +1,11 @@
 """Which targets do side outputs need? -> a U-Net on scenes of small digits: no companions, or each kind of target."""
 
-from deepsup.config import Config
 from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.plan import Plan, Row
 from deepsup.paper.row_id import RowId
-from deepsup.recipes import WEAK
-from deepsup.studies.study import Method
+from deepsup.trainer.config import Config
+from deepsup.trainer.recipes import WEAK
+from deepsup.trainer.studies.study import Method
 
 SCENES = Config(
     data="digits-scenes-small", network="unet-small", epochs=8, batch_size=10, optimizer="adamw", lr=0.003,

@@ -1,11 +1,11 @@
 """The ``fast`` recipes -> the rows to train: each as it stands, without companions, and the same net with them."""
 
-from deepsup.config import Config
 from deepsup.paper.plan import Panel, Place, Plan, Row, at
 from deepsup.paper.printed import TABLES
 from deepsup.paper.row_id import RowId
-from deepsup.recipes import FLAT, find_recipe
-from deepsup.studies.study import Method
+from deepsup.trainer.config import Config
+from deepsup.trainer.recipes import FLAT, find_recipe
+from deepsup.trainer.studies.study import Method
 
 WITH, WITHOUT = "with companions", "without companions"
 FAST = {

@@ -9,13 +9,13 @@ from statistics import mean
 
 import numpy as np
 
-from deepsup.config import Config
-from deepsup.data import COMPOSED, HALVES, KNOWN, load_data
 from deepsup.errors import ConfigError, nearest
 from deepsup.io import whole_file
-from deepsup.networks import describe
 from deepsup.paper.row_id import RowId
-from deepsup.studies.study import Method
+from deepsup.trainer.config import Config
+from deepsup.trainer.data import COMPOSED, HALVES, KNOWN, load_data
+from deepsup.trainer.networks import describe
+from deepsup.trainer.studies.study import Method
 
 PRESETS = ("paper", "cpu", "smoke")
 

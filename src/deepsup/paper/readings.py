@@ -12,11 +12,11 @@ from deepsup.insight import measure
 from deepsup.paper.printed import GAIN_AT_500, VARIANCE_RATIO
 from deepsup.paper.row_id import RowId
 from deepsup.paper.verdicts import at_chance
-from deepsup.preprocess import to_tensor
-from deepsup.runs.folder import RunFolder
-from deepsup.runs.inspect import inspect
-from deepsup.runs.model import load_model
-from deepsup.runs.run_data import data_of
+from deepsup.trainer.preprocess import to_tensor
+from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs.inspect import inspect
+from deepsup.trainer.runs.model import load_model
+from deepsup.trainer.runs.run_data import data_of
 
 Rows = Mapping[RowId, Mapping[str, Any]]
 """Rows of a record by their ids."""

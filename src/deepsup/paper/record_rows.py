@@ -7,17 +7,17 @@ from typing import Any
 
 import torch
 
-from deepsup.config import Config
 from deepsup.errors import ConfigError
 from deepsup.paper.plan import Plan, Row
 from deepsup.paper.provenance import chosen_on
 from deepsup.paper.readings import Measure
 from deepsup.paper.row_id import RowId
 from deepsup.paper.verdicts import NONE_LEARNED, ONE_LEARNED, at_chance, guessing
-from deepsup.runs.environment import environment_now
-from deepsup.runs.folder import RunFolder
-from deepsup.studies.space import COMPANIONS
-from deepsup.studies.study import ROUNDS, Outcome, widened
+from deepsup.trainer.config import Config
+from deepsup.trainer.runs.environment import environment_now
+from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.studies.space import COMPANIONS
+from deepsup.trainer.studies.study import ROUNDS, Outcome, widened
 
 Entry = dict[str, Any]
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from deepsup.config import Config
 from deepsup.errors import ConfigError, RunError, nearest
 from deepsup.io import write_whole
 from deepsup.paper.plan import Plan, Row, check_preset, smoked, with_seeds
@@ -17,11 +16,12 @@ from deepsup.paper.record_rows import Entry, environment_here, learned, taken, t
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import Target, find_target
 from deepsup.paper.theory import study
-from deepsup.runs.train import train
-from deepsup.studies.engine import Engine
-from deepsup.studies.pool import pool
-from deepsup.studies.statistics import paired
-from deepsup.studies.study import Watcher, run_study
+from deepsup.trainer.config import Config
+from deepsup.trainer.runs.train import train
+from deepsup.trainer.studies.engine import Engine
+from deepsup.trainer.studies.pool import pool
+from deepsup.trainer.studies.statistics import paired
+from deepsup.trainer.studies.study import Watcher, run_study
 
 THEORY = "Theory: the lemmas and the theorem, simulated"
 

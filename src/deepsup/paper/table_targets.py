@@ -1,13 +1,13 @@
 """The paper's five tables -> the rows to train: its own net, its rivals, and what a CPU can do of both."""
 
-from deepsup.config import Config
 from deepsup.paper.plan import Plan, Row, at, differences
 from deepsup.paper.printed import TABLES
 from deepsup.paper.row_id import RowId
 from deepsup.paper.study_targets import AS_TRAINED
-from deepsup.recipes import FLAT_COMPANIONS, find_recipe
-from deepsup.studies.compare import for_method
-from deepsup.studies.study import Method
+from deepsup.trainer.config import Config
+from deepsup.trainer.recipes import FLAT_COMPANIONS, find_recipe
+from deepsup.trainer.studies.compare import for_method
+from deepsup.trainer.studies.study import Method
 
 PAPER_RATES: tuple[float, ...] = (0.3, 1.0, 3.0)  # times the recipe's own
 CPU_RATES = (0.2, 1.0)

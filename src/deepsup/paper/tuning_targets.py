@@ -1,11 +1,11 @@
 """Do companions help to tune a trained net? -> a net of 50 classes of CIFAR-100, tuned on few images of the others."""
 
-from deepsup.config import Config
 from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.plan import Panel, Place, Plan, Row, at
 from deepsup.paper.row_id import RowId
-from deepsup.recipes import find_recipe
-from deepsup.studies.study import Method
+from deepsup.trainer.config import Config
+from deepsup.trainer.recipes import find_recipe
+from deepsup.trainer.studies.study import Method
 
 OPTIONS = {"widths": [16, 64, 64]}
 START = find_recipe("fast-cifar10").replace(

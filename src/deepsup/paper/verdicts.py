@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from deepsup.config import Config
-from deepsup.data import HALVES, KNOWN
 from deepsup.paper.row_id import RowId
+from deepsup.trainer.config import Config
+from deepsup.trainer.data import HALVES, KNOWN
 
 REPRODUCED, PARTLY, NOT_REPRODUCED = "reproduced", "partly", "not reproduced"
 CORRECTED = "corrected"

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from deepsup.config import Config
 from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.plan import Panel, Place, Plan, Row, at
 from deepsup.paper.row_id import COMPANIONS, RowId
-from deepsup.recipes import FLAT_COMPANIONS, PRINTED
-from deepsup.studies.study import Method
+from deepsup.trainer.config import Config
+from deepsup.trainer.recipes import FLAT_COMPANIONS, PRINTED
+from deepsup.trainer.studies.study import Method
 
 DEPTHS = (6, 12, 21, 30)
 NORMS = {"none": "no norm layers", "batch": "BatchNorm"}

@@ -1,9 +1,0 @@
-"""Normalization, fitted on the training part, and augmentation of whole batches."""
-
-from deepsup.preprocess.augment import AUGMENTATIONS as AUGMENTATIONS
-from deepsup.preprocess.augment import Augment, Draw
-from deepsup.preprocess.normalize import NORMALIZATIONS as NORMALIZATIONS
-from deepsup.preprocess.normalize import Normalizer, fit, to_tensor
-from deepsup.preprocess.steps import GCN, LCN, ZCA, Standardize
-
-__all__ = ["GCN", "LCN", "ZCA", "Augment", "Draw", "Normalizer", "Standardize", "fit", "to_tensor"]

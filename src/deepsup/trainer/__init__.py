@@ -1,0 +1,1 @@
+"""The trainer: folders of images in, trained nets and pages out."""
