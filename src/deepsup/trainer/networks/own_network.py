@@ -33,8 +33,8 @@ def own_network(config: Config, classes: int, factory: Factory | None = None) ->
     except Exception as error:
         call = ", ".join(f"{key}={value!r}" for key, value in options.items())
         raise ConfigError(
-            f"network={config.network.name} cannot be built ({type(error).__name__}: {error}); expected my_file.py:MyNet "
-            f"or package.module:factory, which takes {call}"
+            f"network={config.network.name} cannot be built ({type(error).__name__}: {error}); expected "
+            f"my_file.py:MyNet or package.module:factory, a callable that takes {call}"
         ) from error
     if not isinstance(network, nn.Module):
         raise ConfigError(f"network={config.network.name} gives a {type(network).__name__}; expected a torch.nn.Module")
@@ -76,8 +76,10 @@ def imported(name: str) -> Any:
     module_name, _, factory = name.rpartition(":")
     module = _module_of(Path(module_name)) if is_file(name) else importlib.import_module(module_name)
     if not hasattr(module, factory):
-        nets = [key for key, value in vars(module).items()
-                if inspect.isclass(value) and issubclass(value, nn.Module) and value.__module__ == module.__name__]  # fmt: skip
+        classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
+        nets = [
+            key for key, each in classes.items() if issubclass(each, nn.Module) and each.__module__ == module.__name__
+        ]
         raise ConfigError(
             f"{module_name} has no {factory!r}; {nearest(factory, nets) if nets else 'it has no nn.Module'}"
         )

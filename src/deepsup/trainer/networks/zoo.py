@@ -20,7 +20,7 @@ def zoo() -> dict[str, list[str]]:
 
 def _listed(list_names: Callable[[], list[str]]) -> list[str]:
     try:
-        return with_torchvision(list_names)  # type: ignore[no-any-return]
+        return list(with_torchvision(list_names))
     except ImportError:
         return []
 
@@ -73,7 +73,7 @@ def build(name: str, classes: int, channels: int, options: dict[str, Any]) -> nn
         heads = {"aux_logits": False, "init_weights": True} if model in ("googlenet", "inception_v3") else {}
         make = partial(models.get_model, model, weights=None, num_classes=classes, **{**heads, **options})
     try:
-        return make()  # type: ignore[no-any-return]
+        return make()
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
         given = ", ".join(f"{key}={value!r}" for key, value in options.items()) or "none"
         raise NetworkError(f"{name} cannot be built ({error}); network options: {given}") from error
@@ -89,7 +89,7 @@ def published_weights(name: str) -> dict[str, Tensor]:
             return dict(timm.create_model(model, pretrained=True).state_dict())
         from torchvision import models
 
-        return dict(models.get_model_weights(model).DEFAULT.get_state_dict(progress=False, check_hash=True))  # type: ignore[attr-defined]
+        return dict(models.get_model_weights(model).DEFAULT.get_state_dict(progress=False, check_hash=True))
     except Exception as error:  # of urllib, of the hub's client, of a package without weights for this name
         raise NetworkError(
             f"no published weights for {name} ({type(error).__name__}: {' '.join(str(error).split())[:150]}); give a "
@@ -114,7 +114,7 @@ def unknown(name: str) -> NetworkError:
     """Return the error about a name that neither deepsup nor torchvision nor timm has."""
     if name.endswith(".py"):
         return NetworkError(f"network {name} names a file; expected a class in it too: {name}:MyNet")
-    own = {each: "deepsup networks" for each in SPECS}
+    own = dict.fromkeys(SPECS, "deepsup networks")
     names = {model: package for package, models in reversed(zoo().items()) for model in models} | own
     near = difflib.get_close_matches(name.lower().replace(" ", ""), names, n=3, cutoff=0.7)
     if near:

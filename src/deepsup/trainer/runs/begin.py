@@ -16,7 +16,7 @@ from deepsup.trainer.networks.zoo import full_name
 from deepsup.trainer.runs.folder import RunFolder
 from deepsup.trainer.runs.starting_weights import PUBLISHED
 
-# what may change when a run is resumed: nothing that its results depend on; of start_from and weights the digests are compared
+# what may change when a run is resumed: nothing that its results depend on; the weights to start from have a digest
 FREE = frozenset(
     {"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep", "snapshots", "start_from", "weights"}
 )

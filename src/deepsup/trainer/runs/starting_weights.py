@@ -1,6 +1,7 @@
 """Start a run from weights that are there: of another run's trunk, of a file, or published with the network."""
 
 import logging
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.networks.zoo import full_name, published_weights
 from deepsup.trainer.runs.folder import RunFolder
 from deepsup.trainer.runs.model import digest_of, part_of, read_model
+from deepsup.trainer.training import checkpoint
 
 GONE = "gone"
 """In place of a digest: the run to start from is no longer there."""
@@ -69,9 +71,8 @@ def from_weights(net: DeeplySupervised, config: Config, source: str) -> dict[str
     held = {**counts, **held}  # files of older versions of torch have none
     new = [key for key in wanted if key.startswith(last) and key in held and held[key].shape != wanted[key].shape]
     if new:
-        classes, ours = len(held[new[0]]), len(wanted[new[0]])
-        logger.info("weights: all of %s but %s, which is new: %s classes there, %s here", source, last[:-1], f"{classes:,}",
-                    f"{ours:,}")  # fmt: skip
+        counts_of = f"{len(held[new[0]]):,} classes there, {len(wanted[new[0]]):,} here"
+        logger.info("weights: all of %s but %s, which is new: %s", source, last[:-1], counts_of)
         held = {key: tensor for key, tensor in held.items() if not key.startswith(last)}
         wanted = {key: tensor for key, tensor in wanted.items() if not key.startswith(last)}
     check_fit(f"weights={source}", held, wanted, f"weights of {name}")
@@ -82,14 +83,22 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file of safetensors, or of a state_dict that torch has saved; no code of it is run."""
     with faults_named(path, RunError, "expected a .safetensors file or a state_dict that torch.save wrote"):
         size_of_regular(path)
-        read: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(
-            path, map_location="cpu", weights_only=True, mmap=True)  # fmt: skip
+        read: Any = load_file(path) if path.suffix == ".safetensors" else unpickled(path)
         for key in ("state_dict", "model"):  # checkpoints of training scripts
             read = read[key] if isinstance(read.get(key), Mapping) else read
         tensors = {str(name).removeprefix("module."): each for name, each in read.items() if isinstance(each, Tensor)}
         if not tensors:
             raise ValueError("it holds no tensors by name")
     return tensors
+
+
+def unpickled(path: Path) -> Any:
+    """Return what torch has saved in a file: a zip, or in files of old versions a row of pickles."""
+    if zipfile.is_zipfile(path):
+        checkpoint.check_zip(path)
+    read = torch.load(path, map_location="cpu", weights_only=True)
+    checkpoint.check_tensors(read)
+    return read
 
 
 def last_layer(net: DeeplySupervised) -> str:
