@@ -100,7 +100,7 @@ def test_amp_is_a_choice_and_a_switch(words: str, value: str, monkeypatch: pytes
 
 def test_another_precision_than_there_is_is_refused(capsys: pytest.CaptureFixture) -> None:
     assert main(["train", "--amp", "float16"]) == 2
-    assert "amp='float16'; expected one of auto, on, off" in capsys.readouterr().err
+    assert "amp='float16'; expected one of: auto, on, off" in capsys.readouterr().err
 
 
 BOOLEANS = [name for name in SETTINGS if isinstance(value_of(Config(), name), bool)]

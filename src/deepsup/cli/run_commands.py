@@ -108,8 +108,12 @@ def _check_trusted(out: Path, held: Config, settings: Any, trust: bool) -> None:
 
 def reading(verb_: str, network: str, *folders: str) -> str:
     """Return the command that reads runs of a network, quoted for a shell; one of the user's own has to be trusted."""
+    from deepsup.trainer.networks.own_network import is_file
+
     command = shlex.join(["deepsup", verb_, *folders])
-    return f"PYTHONPATH=. {command} --trust" if ":" in network else command
+    if ":" not in network:
+        return command
+    return f"{command} --trust" if is_file(network) else f"PYTHONPATH=. {command} --trust"
 
 
 def _go_on(folder: Path | None, network: str) -> str:

@@ -18,7 +18,7 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.data import Dataset
 from deepsup.trainer.networks import WhiteningConv2d, fit_whitening
 from deepsup.trainer.preprocess import fit, to_tensor
-from deepsup.trainer.runs.begin import agreed_config, default_name, record_change, record_surroundings, with_whole_path
+from deepsup.trainer.runs.begin import agreed_config, default_name, record_change, record_surroundings, with_whole_names
 from deepsup.trainer.runs.checkpointing import Checkpointing
 from deepsup.trainer.runs.dense_files import write_scenes
 from deepsup.trainer.runs.environment import environment_now
@@ -60,7 +60,7 @@ def train(
     callbacks: what to call between steps and epochs, in this order.
     keep_memory: have malloc keep freed memory while training, in the whole process; faster on the CPU.
     """
-    config = None if config is None else with_whole_path(config)
+    config = None if config is None else with_whole_names(config)
     run = Run(out if out is not None else Path("runs") / default_name(config or Config()))
     agreed = agreed_config(run, config, resume)
     if not ended(run, agreed):
