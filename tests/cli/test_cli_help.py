@@ -44,7 +44,9 @@ def test_every_option_of_every_verb_is_explained_and_has_a_default(verb: str, ca
         assert re.search(rf" {each}\b.*?\(default: ", text), each
 
 
-@pytest.mark.parametrize(("verb", "defaults", "without"), [("train", Config(), ()), ("compare", Config(), _INSTEAD)])
+@pytest.mark.parametrize(
+    ("verb", "defaults", "without"), [("train", Config(), ()), ("compare", Config(amp="auto"), _INSTEAD)]
+)
 def test_settings_stand_in_their_groups(verb: str, defaults: Config, without, capsys: pytest.CaptureFixture) -> None:
     text = help_of(verb, capsys)
     starts = [text.index(f"{group} options") for group in GROUPS]
@@ -84,6 +86,21 @@ def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Config:
     with pytest.raises(Seen):
         main(["train", *words])
     return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [("", "off"), ("--amp", "on"), ("--amp --epochs 3", "on"), ("--no-amp", "off"), ("--amp auto", "auto"),
+     ("--amp on", "on"), ("--amp off", "off"), ("--amp True", "on"), ("--amp False", "off"), ("--amp=auto", "auto"),
+     ("--amp=False", "off"), ("--recipe fast-cifar10", "auto"), ("--recipe fast-mnist --no-amp", "off")],
+)  # fmt: skip
+def test_amp_is_a_choice_and_a_switch(words: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parsed(*words.split(), monkeypatch=monkeypatch).run.amp == value
+
+
+def test_another_precision_than_there_is_is_refused(capsys: pytest.CaptureFixture) -> None:
+    assert main(["train", "--amp", "float16"]) == 2
+    assert "amp='float16'; expected one of: auto, on, off" in capsys.readouterr().err
 
 
 BOOLEANS = [name for name in SETTINGS if isinstance(value_of(Config(), name), bool)]

@@ -41,6 +41,7 @@ from deepsup.trainer.runs.exits import digest, load_exits
 from deepsup.trainer.runs.folder import RunFolder
 from deepsup.trainer.runs.model import load_model
 from deepsup.trainer.runs.snapshots import read_snapshot
+from deepsup.trainer.runs.starting_weights import read_weights
 from deepsup.trainer.runs.train import Trainer, train
 from deepsup.trainer.training import checkpoint
 from deepsup.trainer.training.distributed import joined
@@ -214,6 +215,13 @@ def run_files(folder: Path) -> tuple[dict[str, bytes], Trainer]:
     return files, trainer
 
 
+def saved(state: dict[str, Any]) -> bytes:
+    """Return what torch.save writes."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    return file.getvalue()
+
+
 def early_exits(run: RunFolder) -> dict[str, Any]:
     """What ``deepsup exits`` leaves."""
     taps = load_model(run).net.taps
@@ -317,6 +325,7 @@ def run_readers(folder: Path) -> dict[str, Reader]:
             {"step.pt": files["step.pt"]}, lambda at: read_checkpoint(trainer, at), hostile_checkpoint, named=False
         ),
         "model": Reader(model, read_model, hostile_model, beside=beside),
+        "weights": Reader({"a.pth": saved({"weight": torch.ones(3, 4)})}, lambda at: read_weights(at / "a.pth")),
         "snapshot": Reader(
             {"a.safetensors": to_safetensors({"weight": torch.ones(3, 4).half(), "count": torch.ones(1).long()})},
             lambda at: read_snapshot(at / "a.safetensors"),

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, get_type_hints
 
 from deepsup.errors import nearest
@@ -47,9 +48,12 @@ def find(words: Sequence[str], verbs: Mapping[str, Verb]) -> str | None:
 
 
 def modern(words: Sequence[str], verb: Verb) -> list[str]:
-    """Replace the older spelling ``--test False`` by ``--no-test``."""
+    """Replace the older spelling ``--test False`` by ``--no-test``, and a bare ``--amp`` by ``--amp on``."""
     options, found = verb.options, list[str]()
-    for word in words:
+    for word, after in zip_longest(words, words[1:], fillvalue="--"):
+        if word in ("--amp", "--no-amp") and "--amp" in options and (word != "--amp" or after.startswith("--")):
+            found += ["--amp", "on" if word == "--amp" else "off"]
+            continue
         option, equals, value = word.partition("=")
         if equals and options.get(option) == bool | None:
             found.append(option)

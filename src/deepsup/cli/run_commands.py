@@ -29,7 +29,9 @@ _INSTEAD = {
 """Options of train that compare does not have -> why, and what to use instead."""
 _DECIDED = {option.replace("-", "_") for option in _INSTEAD}
 _Settings: Any = options.options(Config())
-_CompareSettings: Any = options.options(Config(), without=_DECIDED)
+_COMPARED = Config(amp="auto")
+"""What compare starts from; its precision is also that of recipes, unless it is given."""
+_CompareSettings: Any = options.options(_COMPARED, without=_DECIDED)
 _Recipe = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: none)")]
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")]
 _Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
@@ -106,8 +108,12 @@ def _check_trusted(out: Path, held: Config, settings: Any, trust: bool) -> None:
 
 def reading(verb_: str, network: str, *folders: str) -> str:
     """Return the command that reads runs of a network, quoted for a shell; one of the user's own has to be trusted."""
+    from deepsup.trainer.networks.own_network import is_file
+
     command = shlex.join(["deepsup", verb_, *folders])
-    return f"PYTHONPATH=. {command} --trust" if ":" in network else command
+    if ":" not in network:
+        return command
+    return f"{command} --trust" if is_file(network) else f"PYTHONPATH=. {command} --trust"
 
 
 def _go_on(folder: Path | None, network: str) -> str:
@@ -175,8 +181,8 @@ def compare(
     from deepsup.trainer.studies import compare as compare_methods
     from deepsup.trainer.training.memory import kept_memory
 
-    engine = where.chosen()
-    chosen = options.resolved(options.base(recipe, config, Config()), settings)
+    engine, start = where.chosen(), options.base(recipe, config, _COMPARED)
+    chosen = options.resolved(start if config else start.replace(amp=_COMPARED.run.amp), settings)
     with counting("runs") as watch, resumable(lambda: _so_far(out)), kept_memory():
         answer = compare_methods(
             chosen, out, methods=methods, seeds=seeds, rates=rates, engine=engine, watch=watch, minutes=minutes

@@ -21,7 +21,7 @@ _METAVARS = {"data": "NAME|PATH", "pool": "NAME|INT", "network_options": "KEY=VA
 """The value of a setting in the help, where its type does not say enough."""
 _UNSET = {
     "train_size": "all", "image_size": "as they are", "sides": "as they are", "companion_loss": "the output's",
-    "limit_steps": "no limit", "checkpoint_steps": "by the minutes only",
+    "full_precision": "measured", "limit_steps": "no limit", "checkpoint_steps": "by the minutes only",
 }  # fmt: skip
 """What the help says for a default of None or of no values; for all others, none."""
 

@@ -1,11 +1,12 @@
 """What a target trains: rows of methods with the paper's numbers, the three presets, and how long they take."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import COMPOSED, HALVES, KNOWN, load_data
 from deepsup.trainer.networks import describe
+from deepsup.trainer.studies.precision import with_precision
 from deepsup.trainer.studies.study import Method
 
 PRESETS = ("paper", "cpu", "smoke")
@@ -78,6 +80,8 @@ class Plan:
     """Rows to compare, paired over seeds: the one that should have the lower error first."""
     panels: tuple[Panel, ...] = ()
     """The figure's axes; none: bars."""
+    amp: str | None = "auto"
+    """The precision of all rows, in the words of ``--amp``; None: each row has its own."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -100,6 +104,25 @@ def with_seeds(plan: Plan, seeds: int | None) -> Plan:
     groups = tuple(
         tuple(replace(row, method=replace(row.method, seeds=seeds)) for row in group) for group in plan.groups
     )
+    return replace(plan, groups=groups)
+
+
+def in_one_precision(plan: Plan, recorded: Mapping[str, Any] | None, folder: Path) -> Plan:
+    """Return the plan with all rows in one precision: that of the first recorded row or run, else what is fast here."""
+    if plan.amp is None:
+        return plan
+    first = next((entry["config"] for entry in (recorded or {}).get("rows", []) if "config" in entry), None)
+    asked = Config(amp=plan.amp) if first is None else Config(amp=Config.recorded(first).run.amp)
+    amp = with_precision(asked, folder).run.amp
+
+    def at(config: Config) -> Config:
+        return config.replace(amp=amp)
+
+    def settled(method: Method) -> Method:
+        choices = {name: at(config) for name, config in method.choices.items()}
+        return replace(method, choices=choices, start=None if method.start is None else at(method.start))
+
+    groups = tuple(tuple(replace(row, method=settled(row.method)) for row in group) for group in plan.groups)
     return replace(plan, groups=groups)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from deepsup.errors import ConfigError, RunError, nearest
 from deepsup.io import write_whole
-from deepsup.paper.plan import Plan, Row, check_preset, smoked, with_seeds
+from deepsup.paper.plan import Plan, Row, check_preset, in_one_precision, smoked, with_seeds
 from deepsup.paper.provenance import history
 from deepsup.paper.record_rows import Entry, environment_here, learned, taken, told_row
 from deepsup.paper.row_id import RowId
@@ -121,6 +121,7 @@ def trained_bodies(
     plan, target = plan_of(name, preset, out, seeds), find_target(name)
     wanted = rows_named(plan, only)
     folder = out / (f"smoke-{plan.runs}" if preset == "smoke" else plan.runs)
+    plan = in_one_precision(plan, earlier, folder)
     rows = {} if earlier is None else taken(plan, earlier, measured=target.measure is not None)
     if only and earlier is not None:
         check_kept(earlier, wanted | rows.keys())

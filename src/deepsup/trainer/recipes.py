@@ -239,7 +239,7 @@ def fast_cifar10() -> Config:
         data="cifar10", network="fast", network_options={"widths": [64, 192, 256], "mirror": True},
         augment="shift-alternating", sides=(20, 24, 32), epochs=7, batch_size=500, loss="softmax", label_smoothing=0.2,
         optimizer="muon", lr=0.6, muon_lr=0.15, bias_lr=40.0, momentum=0.85, nesterov=True, warmup=0.0,
-        weight_decay=0.0015, taps=("none",),
+        weight_decay=0.0015, taps=("none",), amp="auto",
     )  # fmt: skip
 
 
@@ -286,7 +286,7 @@ def for_exits(config: Config) -> Config:
         taps=("group1", "group2"), hidden=(64,), companion_length=8.0, alpha=(0.5,), schedule="constant", average=True,
         join="sum", decay_by="epoch",
         distill=0.5, optimizer="adamw", nesterov=False, lr=0.005, bias_lr=1.0, head_lr=1.0, weight_decay=0.01,
-        warmup=0.1, validation=5000, test=False,
+        warmup=0.1, validation=5000, test=False, amp="off",
     )  # fmt: skip
 
 

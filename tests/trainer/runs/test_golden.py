@@ -18,7 +18,8 @@ from deepsup.trainer.training.distributed import Processes
 from deepsup.trainer.training.loop import Training
 
 GOLDEN = Path(__file__).with_name("golden.json")
-SMALL = {"data": "mnist-mini", "train_size": 320, "batch_size": 16, "limit_steps": 20, "extra": False, "test": False}
+SMALL = {"data": "mnist-mini", "train_size": 320, "batch_size": 16, "limit_steps": 20, "extra": False, "test": False,
+         "amp": "off"}  # fmt: skip
 FAMILIES: dict[str, dict[str, Any]] = {
     "quick": {},
     "dsn-mnist": {"augment": "crop-flip"},

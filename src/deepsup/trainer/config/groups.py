@@ -78,11 +78,19 @@ class NetworkSettings(Settings):
     """The network that is supervised."""
 
     name: str = field(default="cnn", metadata={"name": "network"})
-    """network: a registered name (deepsup networks) or package.module:factory"""
+    """network: a name of deepsup networks, of torchvision or timm (resnet18), or your own: my_file.py:MyNet"""
     options: dict[str, Any] = field(default_factory=dict, metadata={"name": "network_options"})
     """options of the network"""
     start_from: str | None = None
     """folder of a run of the same network whose trunk's weights to start from, all but the last layer's"""
+    weights: str | None = None
+    """pretrained weights to start from: a file (.safetensors, or .pth with a state_dict), or published for those of
+    torchvision and timm; a last layer for other classes is drawn anew"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.start_from is not None and self.weights is not None:
+            raise ConfigError(f"start_from={self.start_from} and weights={self.weights}; expected one of them")
 
 
 @dataclass(frozen=True)
@@ -210,8 +218,12 @@ class RunSettings(Settings):
     """seed of all random numbers"""
     device: str = "cpu"
     """device: cpu, cuda or cuda:N"""
-    amp: bool = False
-    """train in mixed precision (bfloat16)"""
+    amp: Literal["auto", "on", "off"] = "off"
+    """mixed precision, bfloat16 in place of float32 where it is safe: auto (where this machine is fast in it, decided
+    once, when the run begins), on or off"""
+    full_precision: tuple[str, ...] = ()
+    """layers that stay in float32 under --amp: their names, or none; without this option those that are slower in
+    bfloat16, measured when the run begins"""
     compile: bool = False
     """compile the net with torch.compile"""
     limit_steps: Positive | None = None

@@ -17,11 +17,15 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from deepsup.errors import ConfigError, nearest
 
 _RENAMED = {("anneal", "epochs"): "step", ("anneal", "stall"): "plateau", ("anneal", "triangle"): "triangular"}
+_SWITCHED = {True: "on", False: "off", "true": "on", "false": "off", "True": "on", "False": "off"}
+"""YAML reads on as true."""
 
 
 def current(name: str, value: Any) -> Any:
     """Return a setting's value in the words of this version; older files and commands have other words for some."""
-    return _RENAMED.get((name, value), value) if isinstance(value, str) else value
+    if not isinstance(value, str | bool):
+        return value
+    return _SWITCHED.get(value, value) if name == "amp" else _RENAMED.get((name, str(value)), value)
 
 
 class Bounds(NamedTuple):

@@ -36,7 +36,7 @@ def compare_own(table: Mapping[str, Any]) -> str:
 
 def flags(config: Mapping[str, Any]) -> list[str]:
     """Return the flags of all settings that differ from what ``deepsup compare`` sets by itself."""
-    usual = Config().to_dict()
+    usual = Config(amp="auto").to_dict()
     if config.get("network", usual["network"]) != usual["network"]:
         usual["network_options"] = {}  # those of the usual network only
     words: list[str] = []

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,15 @@ from typing import Any
 from deepsup.errors import RunError
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import NAMED
+from deepsup.trainer.networks.own_network import is_file
+from deepsup.trainer.networks.zoo import full_name
 from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs.starting_weights import PUBLISHED
 
-# what may change when a run is resumed: nothing that its results depend on; of start_from the weights are compared
-FREE = frozenset({"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep", "snapshots", "start_from"})
+# what may change when a run is resumed: nothing that its results depend on; the weights to start from have a digest
+FREE = frozenset(
+    {"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep", "snapshots", "start_from", "weights"}
+)
 # what may also change after a divergence; the change is recorded
 MENDING = frozenset({"lr", "head_lr", "alpha"})
 
@@ -22,12 +28,20 @@ SURROUNDINGS = ("torch", "machine", "cpu", "threads", "processes")
 logger = logging.getLogger("deepsup")
 
 
+def short_network(name: str) -> str:
+    """Return a network's name for a folder: ``my_file.py:MyNet`` is MyNet's, ``torchvision/resnet18`` resnet18's."""
+    if is_file(name):
+        file, _, factory = name.rpartition(":")
+        return f"{Path(file).stem}.{factory}"
+    return name.rpartition("/")[2].replace(":", ".")
+
+
 def default_name(config: Config) -> str:
     """Return a folder name from network, data, method, loss and seed, and a digest of all other settings."""
     plain = config.supervision.taps in (("none",), ())
     data = config.data.source if config.data.source in NAMED else Path(config.data.source).stem
     words = [
-        config.network.name.replace(":", "."),
+        short_network(config.network.name),
         data,
         "CNN" if plain else "DSN",
         config.objective.loss,
@@ -43,17 +57,28 @@ def default_name(config: Config) -> str:
     return "-".join(words).lower()
 
 
-def with_whole_path(config: Config) -> Config:
-    """Return the config with absolute paths, of the user's own data and of the run to start from.
+def with_whole_names(config: Config) -> Config:
+    """Return the config with absolute paths, and with the package of a network of torchvision or timm.
 
     A run may be read from elsewhere.
     """
-    if config.network.start_from is not None:
-        config = config.replace(start_from=str(Path(config.network.start_from).expanduser().resolve()))
+    given = config.network
+    name = full_name(given.name)
+    if is_file(name):
+        file, _, factory = name.rpartition(":")
+        name = f"{whole(file)}:{factory}"
+    start = given.start_from and whole(given.start_from)
+    weights = given.weights if given.weights in (None, PUBLISHED) else whole(given.weights)
+    config = config.replace(network=name, start_from=start, weights=weights)
     path = Path(config.data.source).expanduser()
     if config.data.source in NAMED or not path.exists():
         return config
-    return config.replace(data=str(path.resolve()))
+    return config.replace(data=whole(path))
+
+
+def whole(path: str | os.PathLike[str]) -> str:
+    """Return a path that holds in every folder."""
+    return str(Path(path).expanduser().resolve())
 
 
 def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config:
@@ -70,8 +95,16 @@ def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config
                 f"unless you name it too: give the config, train(Config(network={held.network.name!r}, ...), ...)"
             )
         return held
+    config = as_settled(config, held)
     check_same(run, config.to_dict(), held.to_dict(), FREE if run.diverged is None else FREE | MENDING)
     return config
+
+
+def as_settled(config: Config, held: Config) -> Config:
+    """Return a config with the precision that a run has settled on, where the config leaves it open."""
+    amp = held.run.amp if config.run.amp == "auto" else config.run.amp
+    layers = config.run.full_precision or (held.run.full_precision if amp == held.run.amp else ())
+    return config.replace(amp=amp, full_precision=layers)
 
 
 def check_same(run: RunFolder, mine: dict[str, Any], theirs: dict[str, Any], free: Collection[str] = FREE) -> None:

@@ -18,7 +18,7 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.data import Dataset
 from deepsup.trainer.networks import WhiteningConv2d, fit_whitening
 from deepsup.trainer.preprocess import fit, to_tensor
-from deepsup.trainer.runs.begin import agreed_config, default_name, record_change, record_surroundings, with_whole_path
+from deepsup.trainer.runs.begin import agreed_config, default_name, record_change, record_surroundings, with_whole_names
 from deepsup.trainer.runs.checkpointing import Checkpointing
 from deepsup.trainer.runs.dense_files import write_scenes
 from deepsup.trainer.runs.environment import environment_now
@@ -34,10 +34,11 @@ from deepsup.trainer.runs.starting_weights import start_trunk
 from deepsup.trainer.runs.stop import StopOnSignal
 from deepsup.trainer.runs.tensorboard import TensorBoard
 from deepsup.trainer.training import Callback, checkpoint
-from deepsup.trainer.training.build import build_batches, build_net
+from deepsup.trainer.training.build import build_batches, build_net, device_of
 from deepsup.trainer.training.distributed import Processes, joined
 from deepsup.trainer.training.loop import Training
 from deepsup.trainer.training.memory import kept_memory
+from deepsup.trainer.training.precision import bfloat16_on, precision_of, settle_layers, settle_precision
 
 logger = logging.getLogger("deepsup")
 
@@ -59,7 +60,7 @@ def train(
     callbacks: what to call between steps and epochs, in this order.
     keep_memory: have malloc keep freed memory while training, in the whole process; faster on the CPU.
     """
-    config = None if config is None else with_whole_path(config)
+    config = None if config is None else with_whole_names(config)
     run = Run(out if out is not None else Path("runs") / default_name(config or Config()))
     agreed = agreed_config(run, config, resume)
     if not ended(run, agreed):
@@ -99,7 +100,8 @@ class Trainer:
     """Trains one run in its folder: builds all parts, restores, trains, writes the model and the result."""
 
     def __init__(self, config: Config, run: RunFolder, processes: Processes) -> None:
-        self.config, self.run, self.processes = config, run, processes
+        config = settle_precision(config, processes)
+        self.run, self.processes = run, processes
         self.data, self.split = data_to_train(run, config)
         self.normalize = fit(config.data.normalize, self.data)
         random.seed(config.run.seed)
@@ -111,6 +113,7 @@ class Trainer:
             fit_whitening(net.trunk, self.normalize(to_tensor(whitening_images(config, self.data.train))))
         start = start_trunk(net, config, begun=bool(checkpoint.all_steps(run.checkpoints)))
         torch.manual_seed(1_000_003 * (config.run.seed + 1) + processes.rank)  # each process its own dropout
+        self.config = config = settle_layers(config, net, self.data.shape, processes)
         batches = build_batches(config, self.data, self.normalize, processes)
         self.training = Training(config, net, batches, processes, run.folder)
         self.measuring = Measuring(run, self.data, self.normalize)
@@ -142,13 +145,22 @@ class Trainer:
             "cpu": torch.backends.cpu.get_cpu_capability(),
             "threads": torch.get_num_threads(),
             "processes": self.processes.world,
+            "precision": precision_of(self.config),
         }
+        self.warn_of_slowness()
         record_change(self.run, self.config, self.training.epoch, self.training.iteration)
         record_surroundings(self.run, environment, self.training.epoch, self.training.iteration)
         self.run.create(self.config, environment)
         self.run.forget_divergence()
         if self.split is not None:
             self.run.write_json("split.json", self.split.to_dict())
+
+    def warn_of_slowness(self) -> None:
+        """Say if this run's precision is slow on this machine: a run that was begun elsewhere keeps its own."""
+        here = bfloat16_on(device_of(self.config).type)
+        if self.config.run.amp == "on" and not here.fast:
+            logger.warning("%s trains in bfloat16, which is slow here: %s; --amp off trains a new run in float32",
+                           self.run.folder, here.why)  # fmt: skip
 
     @contextmanager
     def divergence_recorded(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from deepsup.trainer.studies.comparison_table import NORM, summarised
 from deepsup.trainer.studies.engine import Engine
 from deepsup.trainer.studies.forecast import Forecast, fit
 from deepsup.trainer.studies.pool import Job, check_below, run_job, run_with, whole
+from deepsup.trainer.studies.precision import with_precision
 from deepsup.trainer.studies.study import (
     Method,
     Running,
@@ -77,8 +78,8 @@ def compare(
     if rates:
         check_one_rate(config, "compare")
         config = config.replace(validation=0)  # the search holds its own out
-    config = config.replace(test=True, tensorboard=False)
     names, engine, folder = names_of(methods), engine or Engine(jobs=jobs), Path(out)
+    config = with_precision(config.replace(test=True, tensorboard=False), folder)
     configs_of(config, names)  # whether there is such a net
     check_device(config, engine)
     classes = len(load_data(config.data.source, image_size=config.data.image_size, extra=config.data.extra).classes)

@@ -14,7 +14,7 @@ import torch
 from deepsup.errors import DivergedError, WriteError
 from deepsup.io import below
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.begin import check_same, with_whole_path
+from deepsup.trainer.runs.begin import as_settled, check_same, with_whole_names
 from deepsup.trainer.runs.folder import RunFolder
 from deepsup.trainer.runs.lock import LockedError
 from deepsup.trainer.runs.run import Run
@@ -76,14 +76,15 @@ def check_below(folder: Path, jobs: Sequence[Job]) -> None:
 
 def whole(job: Job) -> Job:
     """Return a job with absolute paths: it may be trained in another process, on another machine."""
-    return replace(job, config=with_whole_path(job.config), folder=job.folder.absolute())
+    return replace(job, config=with_whole_names(job.config), folder=job.folder.absolute())
 
 
 def run_job(job: Job, threads: int, keep_memory: bool = False) -> dict[str, Any]:
     """Train or resume one run; a divergence is a result too, and is not trained again."""
     run = RunFolder(job.folder)
     if run.diverged is not None:
-        check_same(run, with_whole_path(job.config).to_dict(), Config.recorded(run.diverged["config"]).to_dict())
+        lost = Config.recorded(run.diverged["config"])
+        check_same(run, as_settled(with_whole_names(job.config), lost).to_dict(), lost.to_dict())
         return failure(run)
     try:
         return train_quietly(job.config, job.folder, threads, keep_memory).result

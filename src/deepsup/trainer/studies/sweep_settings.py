@@ -13,7 +13,7 @@ from uuid import uuid4
 from deepsup.errors import RunError, extras_named
 from deepsup.io import below, faults_named, read_json, size_of_regular, write_whole
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.begin import with_whole_path
+from deepsup.trainer.runs.begin import with_whole_names
 from deepsup.trainer.runs.lock import LockedError, owned
 from deepsup.trainer.studies.space import Space, check_buildable, default_space, parsed, read_space
 from deepsup.trainer.training.distributed import Processes
@@ -40,7 +40,7 @@ def prepared(config: Config | None, folder: Path, space: Path | None, storage: s
         raise RunError(f"{folder} already holds a sweep; go on with it (--resume), or choose another folder (--out)")
     if path.is_file():
         return continued(path, config, space, storage)
-    config = with_whole_path(supervised(config or Config()))
+    config = with_whole_names(supervised(config or Config()))
     taps = check_buildable({}, config)
     found = default_space(config, taps) if space is None else read_space(space, config)
     check_buildable(found, config)
@@ -83,8 +83,8 @@ def continued(path: Path, config: Config | None, space: Path | None, storage: st
             f"name it too: give the settings of the sweep again, with --network {held.network.name}"
         )
     if config is not None:
-        held = held.replace(start_from=with_whole_path(config).network.start_from)  # its weights are compared instead
-    mine, theirs = (held if config is None else with_whole_path(supervised(config))).to_dict(), held.to_dict()
+        held = held.replace(start_from=with_whole_names(config).network.start_from)  # its weights are compared instead
+    mine, theirs = (held if config is None else with_whole_names(supervised(config))).to_dict(), held.to_dict()
     other = [name for name, value in mine.items() if value != theirs[name]]
     if other:
         changes = ", ".join(f"{name} {theirs[name]!r} -> {mine[name]!r}" for name in other)

@@ -21,7 +21,7 @@ from deepsup.supervision import Companion, DeeplySupervised, supervise
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import Dataset
 from deepsup.trainer.data.dataset import IGNORED
-from deepsup.trainer.networks import Network, create_network
+from deepsup.trainer.networks import Network, create_network, list_networks, zoo
 from deepsup.trainer.networks.own_network import Factory, own_network
 from deepsup.trainer.preprocess import AUGMENTATIONS, Normalizer, to_tensor
 from deepsup.trainer.training.batches import Batches, scaled
@@ -118,17 +118,22 @@ def check_sides(config: Config, net: DeeplySupervised, example: Tensor) -> None:
 
 
 def build_network(config: Config, classes: int, shape: Sequence[int], factory: Factory | None = None) -> nn.Module:
-    """Return a registered network, or what the user's own factory gives."""
+    """Return a registered network, a classifier of torchvision or timm, or what the user's own factory gives."""
     channels, height, width = shape
-    if ":" in config.network.name:
+    name = zoo.full_name(config.network.name)
+    if ":" in name:
         return own_network(config, classes, factory)
+    if zoo.is_of_zoo(name):
+        return zoo.build(name, classes, channels, config.network.options)
+    if name not in list_networks():
+        raise zoo.unknown(name)
     if height != width:
         side = max(height, width)
         archive = config.data.source.endswith(".npz")
         remedy = f"save the arrays as {side}x{side}" if archive else f"give --image-size {side}"
         raise ConfigError(
             f"images of {height}x{width} for {config.network.name}, which takes square ones; {remedy}, or bring a "
-            f"network of your own: --network package.module:factory"
+            f"network of your own: --network my_file.py:MyNet"
         )
     return create_network(
         config.network.name, num_classes=classes, in_channels=channels, image_size=height, **config.network.options

@@ -30,6 +30,7 @@ from deepsup.trainer.training.batches import Batches
 from deepsup.trainer.training.build import build_objective, build_optimizer
 from deepsup.trainer.training.callbacks import Callback
 from deepsup.trainer.training.distributed import Processes
+from deepsup.trainer.training.precision import precision
 from deepsup.trainer.training.rates import learning_rate, phase_at, set_rates
 
 
@@ -173,7 +174,7 @@ class Training:
         self.net.train()
         measured = bool(config.run.gradient_every) and self.step % config.run.gradient_every == 0
         shares = self.net.note_shares(measured and not config.run.compile)
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=config.run.amp):
+        with precision(config, self.net):
             output = self._forward(x)
         try:
             loss = self.objective(output, y, progress=self.progress)
