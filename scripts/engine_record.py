@@ -22,9 +22,9 @@ from typing import Any
 from safetensors.torch import load_file
 
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.environment import environment_now
-from deepsup.trainer.studies.engine import Engine
-from deepsup.trainer.studies.pool import Job, pool
+from deepsup.trainer.runs import environment_now
+from deepsup.trainer.studies import Engine, pool
+from deepsup.trainer.studies._pool import Job
 
 NETWORK = '''
 import os, time

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from deepsup.trainer.data import Part, load_data, subset
-from deepsup.trainer.data.idx import pack_idx
-from deepsup.trainer.data.known_sets import EMBEDDED
+from deepsup.trainer.data._idx import pack_idx
+from deepsup.trainer.data._known_sets import EMBEDDED
 
 SEED = 2014
 

@@ -18,15 +18,14 @@ import torch
 
 from deepsup import EarlyExit, Run, calibrate, create_network, train
 from deepsup.errors import DeepsupError, RunError
-from deepsup.trainer.runs.exits import by_exit, parts_of, plain_scores, prepared
-from deepsup.exits.stage_times import counted, early_labels, plain_labels, seconds_per_sample
-from deepsup.exits.timing import ratio
+from deepsup.exits import ratio
+from deepsup.exits._stage_times import counted, early_labels, plain_labels, seconds_per_sample
 from deepsup.insight import error_percent
 from deepsup.io import write_whole
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import find_recipe
-from deepsup.trainer.runs.environment import environment_now
-from deepsup.trainer.runs.model import load_model
+from deepsup.trainer.runs import environment_now, load_model
+from deepsup.trainer.runs._exits import by_exit, parts_of, plain_scores, prepared
 
 ROOT = Path(__file__).parent.parent
 SIZES = (1, 32, 512)

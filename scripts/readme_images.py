@@ -12,9 +12,9 @@ from pathlib import Path
 
 from deepsup.errors import RunError
 from deepsup.trainer.report import write_report
-from deepsup.trainer.report.layer_figures import draw_layers, probed_pairs
-from deepsup.trainer.report.method_figures import methods_figure
-from deepsup.trainer.report.read import read_comparison
+from deepsup.trainer.report._layer_figures import draw_layers, probed_pairs
+from deepsup.trainer.report._method_figures import methods_figure
+from deepsup.trainer.report._read import read_comparison
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 WIDTH, HEIGHT = 1200, 900

@@ -1,9 +1,7 @@
-"""The rooms of the house: imports point upstream only, and what is public is what the facade says."""
+"""Three floors with rooms: imports go downstairs, through the front of a room; what is public is what fronts name."""
 
 import ast
 import importlib
-import inspect
-import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,64 +11,117 @@ import pytest
 import deepsup
 
 SOURCE = Path(deepsup.__file__).parent
+PROJECT = Path(__file__).parents[1]
 
-# A room may import itself and any room of an earlier row; rooms of one row do not know each other.
+# From the ground up. A room may import itself and any room of an earlier row; rooms of one row do not know each other.
 ROWS = [
     ["errors"],
-    ["io"],
-    ["trainer.config", "npz", "pretrained"],
-    ["trainer.recipes", "trainer.data"],
-    ["trainer.preprocess"],
-    ["trainer.networks", "supervision"],
+    ["io", "sampling"],
+    ["supervision"],
     ["objective", "insight"],
+    ["adapters", "exporting"],
+    ["exits"],
+    ["trainer.config"],
+    ["trainer.recipes", "trainer.data"],
+    ["trainer.preprocess", "trainer.networks"],
     ["trainer.training"],
     ["trainer.runs"],
-    ["adapters", "trainer.estimator", "exporting", "trainer.report", "trainer.studies"],
-    ["exits"],
-    ["trainer.demo", "paper"],
+    ["trainer.estimator", "trainer.report", "trainer.studies"],
+    ["trainer.demo"],
+    ["paper"],
     ["cli"],
     ["__init__", "__main__"],
 ]
+RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
+UPSTAIRS = {
+    "supervision": {"trainer.networks"},  # from_pretrained builds a network of deepsup by the name in the folder
+    "insight": {"trainer.report"},  # ProbeResult.report writes a page
+}
+"""What the ground floor may reach upstairs, when it is called."""
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "trainer" / "__init__.py")
 PACKAGES = sorted(
-    f"{prefix}{m.name}"
-    for folder, prefix in [(SOURCE, ""), (SOURCE / "trainer", "trainer.")]
-    for m in pkgutil.iter_modules([str(folder)])
-    if m.ispkg and m.name != "trainer"
+    path.parent for path in MODULES if path.name == "__init__.py" and path.parent not in (SOURCE, SOURCE / "cli")
 )
-RANK = {room: rank for rank, row in enumerate(ROWS) for room in row}
+PUBLIC = {f"adapters.{name}" for name in ("hugging_face", "lightning_module", "skorch_net", "torchvision_first")}
+"""Modules that need a package of their own, so that no front can import them."""
 
 
-def room_of(path: Path) -> str:
-    return room_named(path.relative_to(SOURCE).with_suffix("").parts)
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
 
 
-def room_named(parts: tuple[str, ...]) -> str:
-    """The room of a module: ``trainer.data`` of trainer/data/load.py, ``paper`` of paper/claims.py."""
+def room_of(name: str) -> str:
+    """The room of a module: ``trainer.data`` of ``trainer.data.load``, ``paper`` of ``paper.claims``."""
+    parts = name.split(".")
     return ".".join(parts[: 1 + (parts[0] == "trainer")])
 
 
-def imported_rooms(code: str) -> set[str]:
-    """The rooms of deepsup that a source text imports, wherever in the file the import stands."""
-    modules: list[str] = []
+def imported_modules(code: str) -> list[str]:
+    """The modules of deepsup that a source text imports, without the first part, wherever the import stands.
+
+    ``import deepsup`` is the empty name.
+    """
+    found: list[str] = []
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
-            modules += [alias.name for alias in node.names]
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative import: write the room's name"
-            modules += [f"{node.module}.{alias.name}" for alias in node.names]
-    return {room_named(tuple(name.split(".")[1:])) for name in modules if name.startswith("deepsup.")}
+            packages = ("deepsup", "deepsup.trainer")  # fronts without names of their own: what follows is a room
+            whole = node.module in packages
+            found += [f"{node.module}.{alias.name}" for alias in node.names] if whole else [str(node.module)]
+    return [name.removeprefix("deepsup").removeprefix(".") for name in found if name.partition(".")[0] == "deepsup"]
 
 
-def upstream_only(room: str, imported: set[str]) -> set[str]:
-    """Return the imports that point downstream or sideways."""
-    debt = {"trainer.report"} if room == "insight" else set()  # ProbeResult.report writes a page
-    return {other for other in imported - {room} - debt if RANK[other] >= RANK[room]}
+def faults(module: str, code: str) -> list[str]:
+    """Return the imports of a module that go upstairs or sideways, or past the front of another room."""
+    here, wrong = room_of(module), []
+    for name in imported_modules(code):
+        room = room_of(name) if name else ""
+        if room == here:
+            continue
+        if not room and here == "cli":  # the door may know the facade
+            continue
+        if RANK.get(room, len(ROWS)) >= RANK[here] and room not in UPSTAIRS.get(here, ()):
+            wrong.append(f"{here} imports {name or 'the facade'}, which is not below it")
+        elif not (SOURCE / Path(*name.split(".")) / "__init__.py").is_file() and name != room:
+            wrong.append(f"{name} is inside {room}: import from a front")
+    return wrong
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_point_upstream(path: Path) -> None:
-    assert upstream_only(room_of(path), imported_rooms(path.read_text())) == set()
+def test_imports_go_downstairs_and_through_fronts(path: Path) -> None:
+    if path.parent != SOURCE or path.stem not in ("__init__", "__main__"):
+        assert faults(dotted(path), path.read_text()) == []
+
+
+def test_the_import_test_can_fail() -> None:
+    assert faults("trainer.data._load", "def f():\n    from deepsup.trainer.runs import Run")
+    assert faults("errors", "import deepsup.objective")
+    assert faults("objective._losses", "from deepsup.supervision._taps import describe")
+    assert faults("supervision._packing", "import deepsup")
+    assert faults("exits._stages", "from deepsup import supervise")
+    assert not faults("objective._losses", "from deepsup.supervision import Companion")
+    assert not faults("insight._probe_result", "from deepsup.trainer.report import write_probe_page")
+
+
+def test_the_ground_floor_reaches_upstairs_only_when_called() -> None:
+    for path in MODULES:
+        above = UPSTAIRS.get(room_of(dotted(path)), set())
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                assert not above & set(map(room_of, filter(None, imported_modules(ast.unparse(node))))), path
+
+
+def test_modules_that_nobody_outside_may_touch_start_with_an_underscore() -> None:
+    """So the names of a front cannot clash with modules either: ``runs.train`` is the function."""
+    applications = ("paper", "cli", "__init__", "__main__")  # nobody imports those
+    open_modules = {
+        dotted(path)
+        for path in MODULES
+        if path.parent not in (SOURCE, SOURCE / "trainer") and not path.name.startswith("_")
+    }
+    assert {name for name in open_modules if room_of(name) not in applications} == PUBLIC | {"exits.onnx_runner"}
 
 
 def drawn_order(page: str) -> list[list[str]]:
@@ -80,16 +131,10 @@ def drawn_order(page: str) -> list[list[str]]:
 
 
 def test_the_drawn_order_is_the_real_one() -> None:
-    page = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
-    assert drawn_order(page) == [row for row in ROWS if not row[0].startswith("__")]
-    drawn = {room for row in drawn_order(page) for room in row}
-    assert drawn == {room_of(path) for path in MODULES} - {"__init__", "__main__"}
-
-
-def test_the_import_test_can_fail() -> None:
-    assert upstream_only("trainer.networks", imported_rooms("from deepsup.supervision import taps")) == {"supervision"}
-    assert upstream_only("errors", imported_rooms("import deepsup.objective.losses")) == {"objective"}
-    assert upstream_only("objective", imported_rooms("from deepsup.supervision import Companion")) == set()
+    rows = drawn_order((PROJECT / "CONTRIBUTING.md").read_text())
+    assert rows == [row for row in ROWS if not row[0].startswith("__")]
+    drawn = {room for row in rows for room in row}
+    assert drawn == {room_of(dotted(path)) for path in MODULES} - {"__init__", "__main__"}
 
 
 def test_all_is_what_is_public() -> None:
@@ -101,16 +146,41 @@ def test_all_is_what_is_public() -> None:
         assert thing.__module__.startswith("deepsup.")
 
 
-@pytest.mark.parametrize("room", PACKAGES)
-def test_each_room_says_what_is_public(room: str) -> None:
-    """A package's ``__all__`` is exactly the classes and functions that its ``__init__`` brings in."""
-    package = importlib.import_module(f"deepsup.{room}")
-    brought = {
-        name
-        for name, thing in vars(package).items()
-        if not name.startswith("_") and (inspect.isclass(thing) or inspect.isfunction(thing))
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda path: dotted(path))
+def test_each_front_says_what_it_offers(folder: Path) -> None:
+    """A front's ``__all__`` is exactly what it imports from its modules, and every name of it is there."""
+    package = importlib.import_module(f"deepsup.{dotted(folder)}")
+    tree = ast.parse((folder / "__init__.py").read_text())
+    taken = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("deepsup")
+        for alias in node.names
     }
-    assert brought == set(package.__all__)
+    assert {name for name in taken if not name.startswith("_")} == set(package.__all__)
+    for name in package.__all__:
+        assert not isinstance(getattr(package, name), type(ast)), f"{name} is a module"
+
+
+def test_no_module_takes_the_place_of_a_function() -> None:
+    """Importing a package called ``export`` would replace the function ``deepsup.export``."""
+    code = (
+        "import importlib, sys, types, deepsup\n"
+        f"for name in {[f'deepsup.{dotted(path)}'.removesuffix('.__init__') for path in MODULES]!r}:\n"
+        "    if not name.endswith(('__main__', 'onnx_runner')):\n"
+        "        importlib.import_module(name)\n"
+        "for name in deepsup.__all__:\n"
+        "    thing = getattr(deepsup, name)\n"
+        "    assert callable(thing) and not isinstance(thing, types.ModuleType), name\n"
+        "    if not isinstance(thing, type):\n"
+        "        try:\n"
+        "            thing(no_such_argument=0)\n"
+        "        except TypeError as error:\n"
+        "            assert f'{name}()' in str(error), error  # the function of that name has answered\n"
+        "        else:\n"
+        "            sys.exit(f'{name} took no_such_argument')\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 
 def test_unknown_name_in_the_facade() -> None:

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import deepsup.trainer.data
-from deepsup.trainer.data.dataset import Dataset, Part
+from deepsup.trainer.data._dataset import Dataset, Part
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from deepsup.trainer.estimator import DeeplySupervisedClassifier as DeeplySupervisedClassifier
     from deepsup.trainer.networks import create_network as create_network
     from deepsup.trainer.networks import list_networks as list_networks
-    from deepsup.trainer.runs.run import Run as Run
-    from deepsup.trainer.runs.train import train as train
-    from deepsup.trainer.studies.model_comparison import compare as compare
+    from deepsup.trainer.runs import Run as Run
+    from deepsup.trainer.runs import train as train
+    from deepsup.trainer.studies import compare as compare
 
     __version__: str
 
@@ -38,16 +38,16 @@ _HOME = {
     "EarlyExit": "exits",
     "Loss": "objective",
     "Objective": "objective",
-    "Run": "trainer.runs.run",
+    "Run": "trainer.runs",
     "calibrate": "exits",
-    "compare": "trainer.studies.model_comparison",
+    "compare": "trainer.studies",
     "create_network": "trainer.networks",
     "export": "exporting",
     "list_networks": "trainer.networks",
     "load_data": "trainer.data",
     "probe": "insight",
     "supervise": "supervision",
-    "train": "trainer.runs.train",
+    "train": "trainer.runs",
 }
 
 __all__ = sorted(_HOME)

@@ -15,7 +15,7 @@ import pytest
 from deepsup.cli import main
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import caffe_cifar10
-from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs._folder import RunFolder
 
 SMALL = [
     "--network",
@@ -172,7 +172,7 @@ def test_stopped_before_it_began_there_is_nothing_to_go_on_with(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("deepsup.trainer.runs.train.train", interrupt)
+    monkeypatch.setattr("deepsup.trainer.runs._train.train", interrupt)
     assert main(["train", "--data", "a b"]) == 130
     line = "deepsup: interrupted; nothing was trained yet; start again: deepsup train --data 'a b'\n"
     assert capsys.readouterr().err == line
@@ -208,7 +208,7 @@ def test_another_network_does_not_get_the_options_of_the_recipes_own(monkeypatch
         seen.append(config)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("deepsup.trainer.runs.train.train", caught)
+    monkeypatch.setattr("deepsup.trainer.runs._train.train", caught)
     recipe = ["train", "--recipe", "caffe-cifar10"]
     for more in (["--lr", "1"], ["--network", "nin-cifar10"], ["--network", "cnn"],
                  ["--network", "cnn", "--network-options", "drop=0.1"]):  # fmt: skip

@@ -82,7 +82,7 @@ def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Config:
         seen.append(config)
         raise Seen
 
-    monkeypatch.setattr("deepsup.trainer.runs.train.train", train)
+    monkeypatch.setattr("deepsup.trainer.runs._train.train", train)
     with pytest.raises(Seen):
         main(["train", *words])
     return seen[0]

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from deepsup import Companion, DeeplySupervised, DeepsupError, calibrate, supervise
-from deepsup.exits.judgement import ExitJudgement, fitted_temperature, together
-from deepsup.exits.stage_times import StageTimes, multiply_adds
-from deepsup.exits.threshold_search import ThresholdSearch
+from deepsup.exits._judgement import ExitJudgement, fitted_temperature, together
+from deepsup.exits._stage_times import StageTimes, multiply_adds
+from deepsup.exits._threshold_search import ThresholdSearch
 
 
 def test_the_temperature_undoes_what_scores_were_multiplied_by() -> None:

@@ -9,7 +9,7 @@ from nets import CLASSES, LEARNED, ConvNet, TokenNet, images, mlp
 from torch import Tensor, nn
 
 from deepsup import Companion, DeeplySupervised, DeepsupError, EarlyExit, create_network, supervise
-from deepsup.exits.lean_head import LeanHead
+from deepsup.exits._lean_head import LeanHead
 
 
 def resnet(package: str) -> nn.Module:

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 import deepsup
 from deepsup import DeeplySupervised, create_network, list_networks, load_data, supervise
-from deepsup.exporting.formats import pack_pt2
+from deepsup.exporting._formats import pack_pt2
 from deepsup.trainer.config import Config
 from deepsup.trainer.networks import describe
 from deepsup.trainer.preprocess import NORMALIZATIONS, fit, to_tensor
-from deepsup.trainer.preprocess.steps import STEPS
+from deepsup.trainer.preprocess._steps import STEPS
 
 FAMILIES = ["dropconnect-svhn", "fast", "maxout-mnist", "stochastic-pooling-mnist"]
 """The networks with layers of their own: converting to ONNX takes two seconds, so not all of them here."""
@@ -283,7 +283,7 @@ def test_the_file_does_not_hold_the_example(tmp_path: Path) -> None:
 
 def test_a_wrong_file_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: a file with other weights is refused."""
-    from deepsup.exporting import formats
+    from deepsup.exporting import _formats as formats
 
     def other_weights(program: formats.Program, about: dict[str, str]) -> bytes:
         trunk = program.trunk

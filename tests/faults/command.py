@@ -18,11 +18,11 @@ from safetensors.torch import load_file
 from deepsup import load_data
 from deepsup.cli import main
 from deepsup.trainer.data import subset
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.training import checkpoint
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.training import _checkpoint as checkpoint
 
 SERVER = multiprocessing.get_context("forkserver")  # it imports torch once for all processes
-SERVER.set_forkserver_preload(["deepsup.cli", "deepsup.trainer.runs.train"])
+SERVER.set_forkserver_preload(["deepsup.cli", "deepsup.trainer.runs._train"])
 TIMES = {"seconds", "images_per_second"}
 LIMIT = 300.0  # seconds after which a process counts as hanging
 

@@ -24,8 +24,8 @@ from command import LIMIT, SERVER, Command, content, last_step, recovered, small
 
 from deepsup import Config
 from deepsup.errors import TrainingError
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.studies.pool import Job, pool
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.studies._pool import Job, pool
 
 Record = dict[str, Any]
 

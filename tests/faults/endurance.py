@@ -15,7 +15,7 @@ from nets import CLASSES, LEARNED, ConvNet, images
 from threads import hammer, restless
 
 from deepsup import Config, supervise, train
-from deepsup.trainer.training.callbacks import Callback
+from deepsup.trainer.training._callbacks import Callback
 
 GROWTH = 32 * 2**20
 """Bytes that memory may grow by from the first tenth to the last; a leak of 20 KiB per epoch would show."""

@@ -27,24 +27,24 @@ from study_readers import comparison_table, hostile_study, read_study_pages, rea
 from deepsup import DeeplySupervised, create_network, supervise
 from deepsup.errors import DataError, SupervisionError
 from deepsup.trainer.config import Config
-from deepsup.trainer.data.archive import unpack
-from deepsup.trainer.data.cifar import read_binary, read_python
-from deepsup.trainer.data.idx import pack_idx, read_pair
-from deepsup.trainer.data.images import is_grey, read_image_files
-from deepsup.trainer.data.load import load_data
-from deepsup.trainer.data.mask_folder import read_mask_folder
-from deepsup.trainer.data.storage import read_errors_named
-from deepsup.trainer.data.svhn import read_svhn
-from deepsup.trainer.report.read import read_run
-from deepsup.trainer.report.write import write_report
-from deepsup.trainer.runs.exits import digest, load_exits
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.model import load_model
-from deepsup.trainer.runs.snapshots import read_snapshot
-from deepsup.trainer.runs.starting_weights import read_weights
-from deepsup.trainer.runs.train import Trainer, train
-from deepsup.trainer.training import checkpoint
-from deepsup.trainer.training.distributed import joined
+from deepsup.trainer.data._archive import unpack
+from deepsup.trainer.data._cifar import read_binary, read_python
+from deepsup.trainer.data._idx import pack_idx, read_pair
+from deepsup.trainer.data._images import is_grey, read_image_files
+from deepsup.trainer.data._load import load_data
+from deepsup.trainer.data._mask_folder import read_mask_folder
+from deepsup.trainer.data._storage import read_errors_named
+from deepsup.trainer.data._svhn import read_svhn
+from deepsup.trainer.report._read import read_run
+from deepsup.trainer.report._write import write_report
+from deepsup.trainer.runs._exits import digest, load_exits
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._model import load_model
+from deepsup.trainer.runs._snapshots import read_snapshot
+from deepsup.trainer.runs._starting_weights import read_weights
+from deepsup.trainer.runs._train import Trainer, train
+from deepsup.trainer.training import _checkpoint as checkpoint
+from deepsup.trainer.training._distributed import joined
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from crashes import Record, repeated
 
 from deepsup import load_data
 from deepsup.trainer.data import subset
-from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs._folder import RunFolder
 
 TIMES = {"seconds", "report", "figure", "seconds_per_run"}
 

@@ -10,10 +10,10 @@ import yaml
 from mutations import damaged, distorted
 
 from deepsup.trainer.config import Config
-from deepsup.trainer.report.write import write_report
-from deepsup.trainer.studies.study_storage import storage_of
-from deepsup.trainer.studies.sweep import METHODS, search_of
-from deepsup.trainer.studies.sweep_settings import continued, prepared
+from deepsup.trainer.report._write import write_report
+from deepsup.trainer.studies._study_storage import storage_of
+from deepsup.trainer.studies._sweep import METHODS, search_of
+from deepsup.trainer.studies._sweep_settings import continued, prepared
 
 SPACE = {"lr": {"low": 0.001, "high": 0.1, "log": True}, "batch_size": {"low": 2, "high": 4},
          "taps": [["network"], ["conv1"]], "schedule": ["linear", "paper"]}  # fmt: skip

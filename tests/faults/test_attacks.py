@@ -14,7 +14,7 @@ from PIL import Image
 from deepsup import Run
 from deepsup.errors import RunError, WriteError
 from deepsup.io import append_line, below, file_name, folder_below, printable, whole_file, write_whole
-from deepsup.trainer.report.names import shorten
+from deepsup.trainer.report._names import shorten
 
 
 @pytest.fixture(scope="module")

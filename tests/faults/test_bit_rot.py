@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 
 from deepsup.errors import RunError
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.model import load_model
-from deepsup.trainer.runs.train import train
-from deepsup.trainer.training import checkpoint
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._model import load_model
+from deepsup.trainer.runs._train import train
+from deepsup.trainer.training import _checkpoint as checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -25,14 +25,14 @@ from deepsup.cli import main
 from deepsup.errors import ConfigError, DataError, DeepsupError, RunError
 from deepsup.io import read_json, read_yaml
 from deepsup.trainer.config import Config
-from deepsup.trainer.data.archive import unpack
-from deepsup.trainer.data.cifar import read_python
-from deepsup.trainer.data.idx import read_idx
-from deepsup.trainer.data.images import open_image, read_image_files
-from deepsup.trainer.data.load import load_data
-from deepsup.trainer.data.npz import read_arrays
-from deepsup.trainer.data.svhn import read_svhn
-from deepsup.trainer.training import checkpoint
+from deepsup.trainer.data._archive import unpack
+from deepsup.trainer.data._cifar import read_python
+from deepsup.trainer.data._idx import read_idx
+from deepsup.trainer.data._images import open_image, read_image_files
+from deepsup.trainer.data._load import load_data
+from deepsup.trainer.data._npz import read_arrays
+from deepsup.trainer.data._svhn import read_svhn
+from deepsup.trainer.training import _checkpoint as checkpoint
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)

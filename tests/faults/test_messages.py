@@ -17,10 +17,11 @@ from deepsup.cli import main
 from deepsup.errors import RunError, TrainingError
 from deepsup.io import disk_errors_named, error_number
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.lock import NAME, owned
-from deepsup.trainer.runs.train import train
-from deepsup.trainer.training import Callback, checkpoint
-from deepsup.trainer.training.distributed import Processes, waiting_time
+from deepsup.trainer.runs._lock import NAME, owned
+from deepsup.trainer.runs._train import train
+from deepsup.trainer.training import Callback
+from deepsup.trainer.training import _checkpoint as checkpoint
+from deepsup.trainer.training._distributed import Processes, waiting_time
 
 
 @pytest.mark.parametrize("machine", [platform.node(), "another"])

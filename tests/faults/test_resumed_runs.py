@@ -15,7 +15,7 @@ from deepsup import Config, train
 from deepsup.cli import main
 from deepsup.errors import WriteError
 from deepsup.io import disk_errors_named
-from deepsup.trainer.runs.run import Run
+from deepsup.trainer.runs._run import Run
 
 TIMES = {"seconds", "images_per_second"}
 

@@ -15,10 +15,10 @@ from study_readers import read_sweep_folder, storages, sweep_files
 
 from deepsup.errors import DeepsupError, RunError
 from deepsup.trainer.config import Config
-from deepsup.trainer.studies.search import Search
-from deepsup.trainer.studies.study_storage import storage_of
-from deepsup.trainer.studies.sweep import METHODS, search_of, sweep
-from deepsup.trainer.studies.sweep_settings import Sweep, continued, prepared, record
+from deepsup.trainer.studies._search import Search
+from deepsup.trainer.studies._study_storage import storage_of
+from deepsup.trainer.studies._sweep import METHODS, search_of, sweep
+from deepsup.trainer.studies._sweep_settings import Sweep, continued, prepared, record
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,9 @@ from deepsup.cli.run_commands import reading
 from deepsup.errors import ConfigError, RunError
 from deepsup.io import printable
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.exits import calibrate_run, digest, load_exits
-from deepsup.trainer.studies.space import read_space
-from deepsup.trainer.training.build import build_net
+from deepsup.trainer.runs._exits import calibrate_run, digest, load_exits
+from deepsup.trainer.studies._space import read_space
+from deepsup.trainer.training._build import build_net
 
 NET = """
 from pathlib import Path

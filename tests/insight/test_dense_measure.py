@@ -6,7 +6,7 @@ import torch
 from dense_nets import dense_net, masks, pictures
 
 from deepsup.insight import measure_dense
-from deepsup.insight.dense_measure import boundary_f, overlap
+from deepsup.insight._dense_measure import boundary_f, overlap
 
 
 def test_overlap_counted_pixel_by_pixel() -> None:

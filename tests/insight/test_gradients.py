@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from deepsup.insight.gradients import GradientStatistics
+from deepsup.insight._gradients import GradientStatistics
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.train import train
+from deepsup.trainer.runs._train import train
 
 
 def loss_of(net: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -10,9 +10,9 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 from torch import nn
 
 from deepsup.insight import Measurement, layer_insight, layer_outputs, probe_layer
-from deepsup.insight import probes as linear
-from deepsup.insight.layer_errors import right_for_good
-from deepsup.insight.probes import DECAY, fit_probe
+from deepsup.insight import _probes as linear
+from deepsup.insight._layer_errors import right_for_good
+from deepsup.insight._probes import DECAY, fit_probe
 
 CLASSES = ("<script>", "b", "c", "d")
 

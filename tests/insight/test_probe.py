@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from deepsup import Companion, probe, supervise
 from deepsup.errors import DataError, DeepsupError, SupervisionError
-from deepsup.insight.probe_result import kl_divergence
-from deepsup.insight.probes import DECAY
+from deepsup.insight._probe_result import kl_divergence
+from deepsup.insight._probes import DECAY
 
 
 class Net(nn.Module):
@@ -249,7 +249,7 @@ def test_the_page(net: Net, data: tuple[Tensor, Tensor], tmp_path: Path) -> None
 
 
 def test_the_page_needs_no_torch() -> None:
-    code = "import sys, deepsup.trainer.report.probe_page; sys.exit('torch' in sys.modules)"
+    code = "import sys, deepsup.trainer.report._probe_page; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -14,8 +14,8 @@ from torch._dynamo.testing import CompileCounter
 from torch.nn import functional as F
 
 from deepsup import DeeplySupervised, DeepOutput, DeepsupError, Objective, supervise
-from deepsup.objective.dense_targets import DenseTargets
-from deepsup.objective.losses import DENSE_LOSSES, LOSSES
+from deepsup.objective._dense_targets import DenseTargets
+from deepsup.objective._losses import DENSE_LOSSES, LOSSES
 
 SETTINGS: dict[str, Any] = {"schedule": "constant", "average": False, "alpha": 1.0}
 

@@ -6,7 +6,7 @@ from nets import CLASSES, LEARNED, ConvNet, images, labels
 from torch import Tensor
 
 from deepsup import Config, DeepsupError, Objective, supervise
-from deepsup.trainer.training.build import build_objective
+from deepsup.trainer.training._build import build_objective
 
 
 def soft_cross_entropy(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deepsup import DeeplySupervised, DeepOutput, DeepsupError, Objective, supervise
-from deepsup.objective.losses import LOSSES
+from deepsup.objective._losses import LOSSES
 
 TAPS = ("conv1", "conv2")
 SETTINGS: dict[str, Any] = {"alpha": 0.3, "schedule": "constant", "norms": False, "average": False}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from deepsup.errors import ObjectiveError
-from deepsup.objective.losses import LOSSES, find_loss
+from deepsup.objective._losses import LOSSES, find_loss
 
 Row = list[float]
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deepsup import Companion, DeeplySupervised, DeepOutput, DeepsupError, Loss, Objective, supervise
-from deepsup.objective.checks import check_scores
-from deepsup.objective.losses import LOSSES
+from deepsup.objective._checks import check_scores
+from deepsup.objective._losses import LOSSES
 
 TAPS = ("conv1", "conv2")
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from deepsup.errors import ObjectiveError
 from deepsup.objective import Objective
-from deepsup.objective.schedules import factor_at, find_schedule
+from deepsup.objective._schedules import factor_at, find_schedule
 from deepsup.supervision import DeeplySupervised, supervise
 
 VALUES = {

@@ -12,7 +12,7 @@ from nets import CLASSES, LEARNED, ConvNet, images, labels
 from torch import Tensor, nn
 
 from deepsup import DeeplySupervised, Objective, supervise
-from deepsup.objective.untrained import STEPS
+from deepsup.objective._untrained import STEPS
 
 SETTINGS: dict[str, Any] = {"loss": "softmax", "alpha": 0.3, "schedule": "constant", "norms": False}
 LEFT_OUT = r"trained the model for 5 steps but not its companions at conv1, conv2; expected .*net\.parameters\(\)"

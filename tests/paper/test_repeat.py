@@ -7,7 +7,7 @@ import torch
 
 from deepsup.paper import read_record, repeat
 from deepsup.trainer.data import KNOWN, is_present
-from deepsup.trainer.runs.environment import environment_now
+from deepsup.trainer.runs._environment import environment_now
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -21,8 +21,8 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import NAMES, STUDIES, TARGETS
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT_COMPANIONS, PRINTED, RECIPES
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.studies.study import Job, Outcome
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.studies._study import Job, Outcome
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_a_training_that_diverges_is_a_result() -> None:
     outcome = Outcome("a", "lr1", config, {}, jobs, [ended, {"failed": "diverged"}, {**ended, "error": 5.0}])
     row = plan_of("robustness", "cpu", Path()).rows[0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("deepsup.trainer.runs.folder.RunFolder.environment", {"threads": 1})
+        patch.setattr("deepsup.trainer.runs._folder.RunFolder.environment", {"threads": 1})
         told = told_row(row, outcome)
     assert told["values"] == [3.0, None, 5.0]
     assert (told["mean"], told["diverged"], told["companions"]) == (4.0, 1, {"conv1": 9.0})

@@ -98,7 +98,7 @@ def test_a_row_without_what_its_figure_needs_is_trained_again(out: Path, whole: 
 def mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many images as MNIST has: MNIST itself need not be there."""
     monkeypatch.setattr(
-        "deepsup.trainer.studies.study.load_data", lambda *_, **__: SimpleNamespace(train=range(60_000))
+        "deepsup.trainer.studies._study.load_data", lambda *_, **__: SimpleNamespace(train=range(60_000))
     )
 
 

@@ -15,7 +15,7 @@ from deepsup.paper.theory import bounds, cases, findings, identity, study
 from deepsup.paper.theory.cases import CASES, KNOWN, PLAIN, PRESETS, Case, Preset, holds, measure
 from deepsup.paper.theory.convex import Convex, together
 from deepsup.paper.theory.descent import Rate, descend, known_strength, plain
-from deepsup.trainer.report.theory_figure import draw_theory
+from deepsup.trainer.report._theory_figure import draw_theory
 
 SMALL = Preset(60, 200)
 

@@ -21,7 +21,7 @@ from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_REPRODUCED, NOT_RUN, PART
 from deepsup.paper.when_page import errors_table, harm_text, when_block
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT_COMPANIONS, WEAK
-from deepsup.trainer.training.build import build_net
+from deepsup.trainer.training._build import build_net
 
 
 def test_a_control_changes_one_thing() -> None:

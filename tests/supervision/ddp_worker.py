@@ -10,7 +10,7 @@ from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from deepsup import Companion, DeeplySupervised, Objective, supervise
-from deepsup.trainer.training.distributed import joined
+from deepsup.trainer.training._distributed import joined
 
 BATCH = 8
 

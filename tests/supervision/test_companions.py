@@ -14,7 +14,7 @@ from nets import CLASSES, LEARNED, ConvNet, TokenNet, images, labels, linear
 from torch import Tensor, nn
 
 from deepsup import Companion, DeeplySupervised, DeepsupError, Objective, supervise
-from deepsup.supervision.companions import Head, pool
+from deepsup.supervision._companions import Head, pool
 
 
 def test_pooling_of_maps() -> None:

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from deepsup import Companion, Objective, create_network, supervise
-from deepsup.supervision import companions
-from deepsup.supervision.companions import Head
+from deepsup.supervision import _companions as companions
+from deepsup.supervision._companions import Head
 
 # torch's own forward mode
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")

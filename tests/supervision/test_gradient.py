@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from deepsup import Companion, DeepsupError, Objective, supervise
-from deepsup.supervision.gradient import Shares, bounded_sum, slowed
+from deepsup.supervision._gradient import Shares, bounded_sum, slowed
 
 OPTIMIZERS: dict[str, Any] = {
     "sgd": lambda p, lr: torch.optim.SGD(p, lr=lr, momentum=0.9),

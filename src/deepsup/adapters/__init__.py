@@ -4,7 +4,7 @@
 ``adapters.lightning_module``, ``adapters.hugging_face``, ``adapters.skorch_net``.
 """
 
-from deepsup.adapters.step_progress import StepProgress
-from deepsup.adapters.torchvision_operators import declare_torchvision_operators, with_torchvision
+from deepsup.adapters._step_progress import StepProgress
+from deepsup.adapters._torchvision_operators import declare_torchvision_operators, with_torchvision
 
 __all__ = ["StepProgress", "declare_torchvision_operators", "with_torchvision"]

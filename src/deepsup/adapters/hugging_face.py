@@ -13,8 +13,7 @@ from deepsup.adapters import torchvision_first as torchvision_first  # before tr
 from transformers import Trainer
 
 from deepsup.errors import ObjectiveError
-from deepsup.objective import Objective
-from deepsup.objective.net_settings import supervised
+from deepsup.objective import Objective, supervised
 
 if TYPE_CHECKING:
     from transformers import Trainer as _Base

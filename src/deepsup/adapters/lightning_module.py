@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from deepsup.adapters import torchvision_first as torchvision_first
 from deepsup.errors import ObjectiveError
 from deepsup.objective import Objective
-from deepsup.supervision import DeeplySupervised, DeepOutput
-from deepsup.supervision.attach import as_call
+from deepsup.supervision import DeeplySupervised, DeepOutput, as_call
 
 if TYPE_CHECKING:
     from pytorch_lightning import LightningModule, Trainer

@@ -7,8 +7,7 @@ from skorch import NeuralNetClassifier
 from skorch.utils import to_tensor
 from torch import Tensor, nn
 
-from deepsup.objective import Objective
-from deepsup.objective.net_settings import supervised
+from deepsup.objective import Objective, supervised
 
 
 class SupervisedNeuralNet(NeuralNetClassifier):  # type: ignore[misc] # skorch has no types

@@ -7,7 +7,7 @@ transformers and timm then do not import either. Elsewhere this changes nothing.
 import contextlib
 import importlib
 
-from deepsup.adapters.torchvision_operators import with_torchvision
+from deepsup.adapters._torchvision_operators import with_torchvision
 
 with contextlib.suppress(ImportError):
     with_torchvision(lambda: importlib.import_module("torchvision"))

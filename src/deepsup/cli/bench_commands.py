@@ -33,7 +33,7 @@ def bench(
         table: answer of an earlier --out, whose table is shown in place of a measurement
         json: print one JSON object
     """
-    from deepsup.paper.bench import answer as answers
+    from deepsup.paper import bench as answers
 
     if page is not None:
         answers.page_text(page)  # fail before the work, not after it
@@ -57,14 +57,14 @@ def _check_folder(out: Path) -> None:
 
 
 def _measured(quick: bool) -> dict[str, Any]:
-    from deepsup.paper.bench.suite import FULL, QUICK, Bench
+    from deepsup.paper.bench import FULL, QUICK, Bench
 
     return Bench(QUICK if quick else FULL, lambda line: print(line, file=sys.stderr, flush=True)).run()  # noqa: T201 - progress, on standard error
 
 
 def _text(answer: dict[str, Any]) -> str:
     """Return the answer as columns for people."""
-    from deepsup.paper.bench.answer import ROWS, find, rates, where
+    from deepsup.paper.bench import ROWS, find, rates, where
 
     rows = []
     for key, what in ROWS.items():
@@ -102,8 +102,7 @@ def harm(
         json: print one JSON object
     """
     from deepsup.cli.progress import counting
-    from deepsup.paper.bench.harm import Budget, all_cells, measure_harm, write_record
-    from deepsup.paper.bench.models import GROUPS
+    from deepsup.paper.bench import GROUPS, Budget, all_cells, measure_harm, write_record
 
     if seeds < 1 or jobs < 1:
         raise ConfigError(f"seeds={seeds}, jobs={jobs}; expected at least 1 of each")

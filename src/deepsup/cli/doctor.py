@@ -22,7 +22,7 @@ def doctor(json: Flag = False) -> int:
     """
     import torch
 
-    from deepsup.trainer.runs.environment import environment_now
+    from deepsup.trainer.runs import environment_now
 
     found: dict[str, Any] = environment_now() | {
         "threads": torch.get_num_threads(),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 if TYPE_CHECKING:
-    from deepsup.trainer.studies.engine import Engine
+    from deepsup.trainer.studies import Engine
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,6 @@ class EngineOptions:
 
     def chosen(self) -> Engine:
         """Return the engine."""
-        from deepsup.trainer.studies.engine import Engine
+        from deepsup.trainer.studies import Engine
 
         return Engine(self.engine, self.jobs, self.cpus, self.gpus, self.address)

@@ -39,7 +39,7 @@ def exits(
         json: print one JSON object
     """
     from deepsup.exporting import check_onnx
-    from deepsup.trainer.runs.exits import calibrate_run, export_exits
+    from deepsup.trainer.runs import calibrate_run, export_exits
 
     _check(batch_sizes, max_error_increase, max_cost)
     figures = _figures()  # before the work, not after it

@@ -47,7 +47,7 @@ def inspect(
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
-    from deepsup.trainer.runs.inspect import inspect as inspect_run
+    from deepsup.trainer.runs import inspect as inspect_run
 
     figures = _figures()  # before the work, not after it
     if image is not None:
@@ -79,7 +79,7 @@ def _layers(found: dict[str, Any]) -> str:
 
 def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, trust: bool, json: bool) -> None:
     """Return the prediction of each layer of each run for one image, and draw its feature maps."""
-    from deepsup.trainer.runs.inspect import inspect_image
+    from deepsup.trainer.runs import inspect_image
 
     answers, texts = {}, []
     for run in runs:

@@ -88,7 +88,7 @@ def _one(
     from deepsup.paper import keep, read_record, record_folder
     from deepsup.paper import reproduce as reproduce_target
     from deepsup.trainer.report import draw_record
-    from deepsup.trainer.training.memory import kept_memory
+    from deepsup.trainer.training import kept_memory
 
     folder, figure = record_folder(out, name, preset), None
     kept = folder / "record.json" if results is None else results / f"{name}-{preset}.json"

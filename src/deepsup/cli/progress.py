@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from deepsup.trainer.training import Callback
 
 if TYPE_CHECKING:
-    from deepsup.trainer.training.loop import Training
+    from deepsup.trainer.training import Training
 
 
 class Display(Callback):

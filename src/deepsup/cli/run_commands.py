@@ -60,9 +60,9 @@ def train(
         json: print one JSON object
     """
     from deepsup.cli.progress import training_display
-    from deepsup.trainer.runs.folder import RunFolder
-    from deepsup.trainer.runs.train import train as train_run
-    from deepsup.trainer.studies.statistics import chance_error, has_learned
+    from deepsup.trainer.runs import RunFolder
+    from deepsup.trainer.runs import train as train_run
+    from deepsup.trainer.studies import chance_error, has_learned
 
     held = None
     if resume and out is not None and recipe is None and config is None and RunFolder(out).exists:
@@ -108,7 +108,7 @@ def _check_trusted(out: Path, held: Config, settings: Any, trust: bool) -> None:
 
 def reading(verb_: str, network: str, *folders: str) -> str:
     """Return the command that reads runs of a network, quoted for a shell; one of the user's own has to be trusted."""
-    from deepsup.trainer.networks.own_network import is_file
+    from deepsup.trainer.networks import is_file
 
     command = shlex.join(["deepsup", verb_, *folders])
     if ":" not in network:
@@ -176,10 +176,9 @@ def compare(
         json: print one JSON object
     """
     from deepsup.cli.progress import counting
-    from deepsup.trainer.runs.folder import RunFolder
-    from deepsup.trainer.runs.shares import shares_line
-    from deepsup.trainer.studies import compare as compare_methods
-    from deepsup.trainer.training.memory import kept_memory
+    from deepsup.trainer.runs import RunFolder, shares_line
+    from deepsup.trainer.studies import compare_methods
+    from deepsup.trainer.training import kept_memory
 
     engine, start = where.chosen(), options.base(recipe, config, _COMPARED)
     chosen = options.resolved(start if config else start.replace(amp=_COMPARED.run.amp), settings)
@@ -209,7 +208,7 @@ def compare(
 def _so_far(out: Path) -> str:
     """Say what a comparison that was stopped has, and how to go on with it."""
     from deepsup.io import read_json
-    from deepsup.trainer.studies.comparison_table import ratio_text
+    from deepsup.trainer.studies import ratio_text
 
     table = read_json(out / "comparison.json", {"ratios": {"*": {}}, "seeds": [int]}, "") if (
         out / "comparison.json").is_file() else {}  # fmt: skip
@@ -225,9 +224,8 @@ def _best_runs(answer: dict[str, Any]) -> list[str]:
 
 def _inspect_runs(answer: dict[str, Any], out: Path, network: str) -> None:
     """Inspect one net with companions and one without, so that the page can show their layers beside each other."""
-    from deepsup.trainer.networks.own_network import current_folder_searched, trusted_factory
-    from deepsup.trainer.runs.folder import RunFolder
-    from deepsup.trainer.runs.inspect import inspect
+    from deepsup.trainer.networks import current_folder_searched, trusted_factory
+    from deepsup.trainer.runs import RunFolder, inspect
 
     with current_folder_searched():  # the user has named it on this very command line
         factory = trusted_factory(network) if ":" in network else None
@@ -249,7 +247,7 @@ def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
 
 
 def _comparison_text(answer: dict[str, Any]) -> str:
-    from deepsup.trainer.studies.comparison_table import ratio_text
+    from deepsup.trainer.studies import ratio_text
 
     rows = []
     for method, each in answer["methods"].items():
@@ -287,9 +285,8 @@ def evaluate(
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
-    from deepsup.trainer.runs.evaluate import evaluate as evaluate_runs
-    from deepsup.trainer.runs.folder import RunFolder
-    from deepsup.trainer.runs.shares import shares_line
+    from deepsup.trainer.runs import RunFolder, shares_line
+    from deepsup.trainer.runs import evaluate as evaluate_runs
 
     answer = evaluate_runs([opened(run, trust) for run in runs], data)
     rows = [[name, f"{error:.2f} %"] for name, error in answer["companions"].items()]
@@ -322,7 +319,7 @@ def predict(
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
-    from deepsup.trainer.runs.evaluate import predict as predict_files
+    from deepsup.trainer.runs import predict as predict_files
 
     if early:
         _predict_early(opened(run, trust), files, json)
@@ -342,7 +339,7 @@ def predict(
 
 def _predict_early(run: Any, files: tuple[Path, ...], json: bool) -> None:
     """Show the label of each file and the exit at which it left."""
-    from deepsup.trainer.runs.exits import predict_early
+    from deepsup.trainer.runs import predict_early
 
     answers = predict_early(run, files)
     rows = [[each["file"], each["label"], f"{each['confidence']:.3f}", each["exit"]] for each in answers]

@@ -132,7 +132,7 @@ def runs() -> str:
     import torch
 
     from deepsup.trainer.config import Config
-    from deepsup.trainer.runs.train import train
+    from deepsup.trainer.runs import train
 
     config = Config(train_size=100, epochs=1, batch_size=50, tensorboard=False)
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):

@@ -74,7 +74,7 @@ def sweep(
     """
     from deepsup.cli.progress import counting
     from deepsup.trainer.studies import sweep as sweep_settings
-    from deepsup.trainer.training.memory import kept_memory
+    from deepsup.trainer.training import kept_memory
 
     given = options.given(settings)
     default = default_config(None if "data" in given else 500)

@@ -1,10 +1,10 @@
 """Early exits: answer as soon as a companion is sure, and run the rest of the net for the other samples only."""
 
-from deepsup.exits.calibration import calibrate
-from deepsup.exits.early_exit import EarlyExit, EarlyOutput
-from deepsup.exits.stage_export import export_stages
-from deepsup.exits.stage_times import measure_speed
-from deepsup.exits.timing import Ratio, Turn, ratio, take_turns
+from deepsup.exits._calibration import calibrate
+from deepsup.exits._early_exit import EarlyExit, EarlyOutput
+from deepsup.exits._stage_export import export_stages
+from deepsup.exits._stage_times import measure_speed
+from deepsup.exits._timing import Ratio, Turn, ratio, take_turns
 
 __all__ = [
     "EarlyExit",

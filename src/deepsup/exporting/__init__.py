@@ -1,9 +1,9 @@
 """A supervised net or a run -> one file that runs without deepsup: ONNX, ``.pt2`` or safetensors, with a model card."""
 
-from deepsup.exporting.card import Facts, table
-from deepsup.exporting.exporter import Exportable, Exported, export, noise
-from deepsup.exporting.formats import check_onnx, onnx_bytes, onnx_model
-from deepsup.exporting.graph import Graph, Program
+from deepsup.exporting._card import Facts, table
+from deepsup.exporting._exporter import Exportable, Exported, export, noise
+from deepsup.exporting._formats import check_onnx, onnx_bytes, onnx_model
+from deepsup.exporting._graph import Graph, Program
 
 __all__ = [
     "Exportable",

@@ -31,7 +31,7 @@ from deepsup.paper.verdicts import (
     unlearned,
 )
 from deepsup.trainer.config import Config
-from deepsup.trainer.studies.statistics import paired
+from deepsup.trainer.studies import paired
 
 EQUIVALENT = 0.1
 """Of the error: the bound within which L1 and L2 count as equal."""

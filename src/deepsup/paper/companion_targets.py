@@ -15,7 +15,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.study_targets import WEAK_NIN, told, with_steps
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT
-from deepsup.trainer.studies.study import Method
+from deepsup.trainer.studies import Method
 
 SIZE, SEEDS = 500, 5
 FACTORS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {

@@ -5,7 +5,7 @@ from deepsup.paper.plan import Plan, Row
 from deepsup.paper.row_id import RowId
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import WEAK
-from deepsup.trainer.studies.study import Method
+from deepsup.trainer.studies import Method
 
 SCENES = Config(
     data="digits-scenes-small", network="unet-small", epochs=8, batch_size=10, optimizer="adamw", lr=0.003,

@@ -5,7 +5,7 @@ from deepsup.paper.printed import TABLES
 from deepsup.paper.row_id import RowId
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT, find_recipe
-from deepsup.trainer.studies.study import Method
+from deepsup.trainer.studies import Method
 
 WITH, WITHOUT = "with companions", "without companions"
 FAST = {

@@ -16,8 +16,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import COMPOSED, HALVES, KNOWN, load_data
 from deepsup.trainer.networks import describe
-from deepsup.trainer.studies.precision import with_precision
-from deepsup.trainer.studies.study import Method
+from deepsup.trainer.studies import Method, with_precision
 
 PRESETS = ("paper", "cpu", "smoke")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from deepsup.paper.plan import Row
-from deepsup.trainer.studies.study import search_jobs
+from deepsup.trainer.studies import search_jobs
 
 NOT_RECORDED = "not recorded"
 HEAD_LR = "head_lr 0.01 was picked on test digits of mnist-mini, before this study"

@@ -13,10 +13,7 @@ from deepsup.paper.printed import GAIN_AT_500, VARIANCE_RATIO
 from deepsup.paper.row_id import RowId
 from deepsup.paper.verdicts import at_chance
 from deepsup.trainer.preprocess import to_tensor
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.inspect import inspect
-from deepsup.trainer.runs.model import load_model
-from deepsup.trainer.runs.run_data import data_of
+from deepsup.trainer.runs import RunFolder, data_of, inspect, load_model
 
 Rows = Mapping[RowId, Mapping[str, Any]]
 """Rows of a record by their ids."""

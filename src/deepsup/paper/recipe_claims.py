@@ -26,7 +26,7 @@ from deepsup.paper.verdicts import (
     in_all_or_some,
 )
 from deepsup.paper.when_targets import DEPTH, DEPTHS, NORMS, OPTIMIZERS, SIZE, SIZES
-from deepsup.trainer.studies.statistics import paired
+from deepsup.trainer.studies import paired
 
 TUNING_SIZES = tuple(CLASSES * each for each in PER_CLASS)
 

@@ -14,10 +14,8 @@ from deepsup.paper.readings import Measure
 from deepsup.paper.row_id import RowId
 from deepsup.paper.verdicts import NONE_LEARNED, ONE_LEARNED, at_chance, guessing
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.environment import environment_now
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.studies.space import COMPANIONS
-from deepsup.trainer.studies.study import ROUNDS, Outcome, widened
+from deepsup.trainer.runs import RunFolder, environment_now
+from deepsup.trainer.studies import COMPANIONS, ROUNDS, Outcome, widened
 
 Entry = dict[str, Any]
 

@@ -17,11 +17,8 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import Target, find_target
 from deepsup.paper.theory import study
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.train import train
-from deepsup.trainer.studies.engine import Engine
-from deepsup.trainer.studies.pool import pool
-from deepsup.trainer.studies.statistics import paired
-from deepsup.trainer.studies.study import Watcher, run_study
+from deepsup.trainer.runs import train
+from deepsup.trainer.studies import Engine, Watcher, paired, pool, run_study
 
 THEORY = "Theory: the lemmas and the theorem, simulated"
 

@@ -7,7 +7,7 @@ from deepsup.paper.plan import Panel, Place, Plan, Row
 from deepsup.paper.row_id import RowId
 from deepsup.paper.study_targets import CANDIDATES, FLAT_CANDIDATES, NIN, candidates, digits, four, told, with_steps
 from deepsup.trainer.recipes import FLAT_COMPANIONS, PRINTED, WEAK
-from deepsup.trainer.studies.study import Method
+from deepsup.trainer.studies import Method
 
 SEEDS = {500: 10, 250: 5, 1000: 5, 2000: 5, 5000: 5}
 """Number of digits -> seeds, in the order in which they are run."""

@@ -9,8 +9,7 @@ from deepsup.paper.plan import Panel, Place, Plan, Row, at, differences
 from deepsup.paper.row_id import RowId
 from deepsup.trainer.config import Config, Phase
 from deepsup.trainer.recipes import FLAT, FLAT_COMPANIONS, WEAK, find_recipe
-from deepsup.trainer.studies.compare import METHODS, for_method
-from deepsup.trainer.studies.study import Method
+from deepsup.trainer.studies import METHODS, Method, for_method
 
 RATES = (0.003, 0.01, 0.03, 0.1)
 ALPHAS = (0.1, 1.0)

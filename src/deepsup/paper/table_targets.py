@@ -6,8 +6,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.study_targets import AS_TRAINED
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT_COMPANIONS, find_recipe
-from deepsup.trainer.studies.compare import for_method
-from deepsup.trainer.studies.study import Method
+from deepsup.trainer.studies import Method, for_method
 
 PAPER_RATES: tuple[float, ...] = (0.3, 1.0, 3.0)  # times the recipe's own
 CPU_RATES = (0.2, 1.0)

@@ -5,7 +5,7 @@ from deepsup.paper.plan import Panel, Place, Plan, Row, at
 from deepsup.paper.row_id import RowId
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import find_recipe
-from deepsup.trainer.studies.study import Method
+from deepsup.trainer.studies import Method
 
 OPTIONS = {"widths": [16, 64, 64]}
 START = find_recipe("fast-cifar10").replace(

@@ -7,7 +7,7 @@ from deepsup.paper.plan import Panel, Place, Plan, Row, at
 from deepsup.paper.row_id import COMPANIONS, RowId
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT_COMPANIONS, PRINTED
-from deepsup.trainer.studies.study import Method
+from deepsup.trainer.studies import Method
 
 DEPTHS = (6, 12, 21, 30)
 NORMS = {"none": "no norm layers", "batch": "BatchNorm"}

@@ -1,6 +1,38 @@
 """Attach companions to the hidden layers of any ``nn.Module``."""
 
-from deepsup.supervision.attach import DeeplySupervised, DeepOutput, supervise
-from deepsup.supervision.companions import Companion
+from deepsup.supervision._attach import DeeplySupervised, DeepOutput, as_call, supervise
+from deepsup.supervision._auto import choose_companions
+from deepsup.supervision._companions import Companion, Head, SlowLinear, pool
+from deepsup.supervision._fusion import resized
+from deepsup.supervision._gradient import Shares
+from deepsup.supervision._inspection import check_model, named_companions
+from deepsup.supervision._pretrained import CARD, card_of, local_folder, make_folder, push
+from deepsup.supervision._taps import describe, part_of
+from deepsup.supervision._trace import Trace, scores_of, trace, undisturbed
 
-__all__ = ["Companion", "DeepOutput", "DeeplySupervised", "supervise"]
+__all__ = [
+    "CARD",
+    "Companion",
+    "DeepOutput",
+    "DeeplySupervised",
+    "Head",
+    "Shares",
+    "SlowLinear",
+    "Trace",
+    "as_call",
+    "card_of",
+    "check_model",
+    "choose_companions",
+    "describe",
+    "local_folder",
+    "make_folder",
+    "named_companions",
+    "part_of",
+    "pool",
+    "push",
+    "resized",
+    "scores_of",
+    "supervise",
+    "trace",
+    "undisturbed",
+]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from deepsup.cli import main
-from deepsup.exits.timing import ratio, take_turns
+from deepsup.exits._timing import ratio, take_turns
 from deepsup.paper.bench import answer as answers
 from deepsup.paper.bench import companion_cost as companions
 from deepsup.paper.bench import data_speed, growth, limits, loops, packages
@@ -22,7 +22,7 @@ from deepsup.paper.bench.data_speed import stand_in
 from deepsup.paper.bench.loops import OTHERS, Task, measure_loops, ours
 from deepsup.paper.bench.suite import FULL, QUICK, Amount, Bench
 from deepsup.trainer.data import Dataset
-from deepsup.trainer.runs.folder import RunFolder
+from deepsup.trainer.runs._folder import RunFolder
 
 ROOT = Path(__file__).parent.parent.parent
 PROMISED = [

@@ -11,7 +11,7 @@ import torch
 from deepsup.paper.bench import harm
 from deepsup.paper.bench.harm import Budget, Cell
 from deepsup.paper.bench.models import LENGTH, MODELS, VOCABULARY
-from deepsup.trainer.report.harm_figure import alt_text, draw_harm
+from deepsup.trainer.report._harm_figure import alt_text, draw_harm
 
 # torch's own, of the fast path of nn.TransformerEncoder
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage:UserWarning")

@@ -16,7 +16,7 @@ def data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_npm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepsup.trainer.data.npm.shutil.which", lambda _: None)
+    monkeypatch.setattr("deepsup.trainer.data._npm.shutil.which", lambda _: None)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 import scipy.io
 
 from deepsup.trainer.data import KNOWN
-from deepsup.trainer.data.idx import pack_idx
-from deepsup.trainer.data.known_sets import Known
+from deepsup.trainer.data._idx import pack_idx
+from deepsup.trainer.data._known_sets import Known
 
 RNG = np.random.default_rng(0)
 

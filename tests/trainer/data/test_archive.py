@@ -9,8 +9,8 @@ import pytest
 
 from deepsup import load_data
 from deepsup.errors import DataError
-from deepsup.trainer.data import archive
-from deepsup.trainer.data.archive import unpack
+from deepsup.trainer.data import _archive as archive
+from deepsup.trainer.data._archive import unpack
 
 
 def member(name: str, data: bytes = b"x", **fields: object) -> tuple[tarfile.TarInfo, bytes]:

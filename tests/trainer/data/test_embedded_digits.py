@@ -10,7 +10,7 @@ import pytest
 
 from deepsup import load_data
 from deepsup.trainer.data import KNOWN, check, is_present
-from deepsup.trainer.data.known_sets import EMBEDDED
+from deepsup.trainer.data._known_sets import EMBEDDED
 
 REAL = os.environ.get("DEEPSUP_DATA")
 SCRIPT = Path(__file__).parents[3] / "scripts" / "make_mnist_mini.py"

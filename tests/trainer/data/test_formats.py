@@ -14,9 +14,9 @@ from publishers import cifar_record_bytes, random_images
 
 from deepsup import load_data
 from deepsup.errors import DataError
-from deepsup.trainer.data.cifar import read_binary, read_python
-from deepsup.trainer.data.idx import pack_idx, read_idx, read_pair
-from deepsup.trainer.data.svhn import read_svhn
+from deepsup.trainer.data._cifar import read_binary, read_python
+from deepsup.trainer.data._idx import pack_idx, read_idx, read_pair
+from deepsup.trainer.data._svhn import read_svhn
 
 ALL = [
     ("mnist", 0),

@@ -35,7 +35,7 @@ def test_the_stated_counts() -> None:
 
 
 def test_loading_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deepsup.trainer.data.load.load_known", lambda *_, **__: (whole(), None))
+    monkeypatch.setattr("deepsup.trainer.data._load.load_known", lambda *_, **__: (whole(), None))
     data = load_data("cifar100-last50")
     assert (len(data.train), data.train.labels.max(), data.classes[0]) == (150, 49, KNOWN["cifar100"].classes[50])
 

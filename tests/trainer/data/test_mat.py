@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from deepsup.trainer.data.mat import NotMatlab, read_mat
+from deepsup.trainer.data._mat import NotMatlab, read_mat
 
 RNG = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ from PIL import Image
 from deepsup import DeepsupError, load_data
 from deepsup.errors import DataError
 from deepsup.trainer.data import COMPOSED, check, compose, hold_out, subset
-from deepsup.trainer.data.scenes import INK, edges_of
+from deepsup.trainer.data._scenes import INK, edges_of
 
 
 def test_scenes_are_always_the_same_and_have_masks_of_their_own_digits() -> None:

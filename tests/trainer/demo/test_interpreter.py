@@ -16,11 +16,11 @@ from torch.nn import functional as F
 import deepsup
 from deepsup import Companion, create_network, list_networks, supervise
 from deepsup.errors import ExportError
-from deepsup.trainer.demo.browser_graph import browser_graph, missing_form, weights_of
-from deepsup.trainer.demo.number_packing import BITS, FLOAT, fewest_bits, packed_weights, restored_weight
+from deepsup.trainer.demo._browser_graph import browser_graph, missing_form, weights_of
+from deepsup.trainer.demo._number_packing import BITS, FLOAT, fewest_bits, packed_weights, restored_weight
 from deepsup.trainer.preprocess import Normalizer
-from deepsup.trainer.preprocess.steps import GCN, LCN, Standardize
-from deepsup.trainer.runs.run import Preprocess
+from deepsup.trainer.preprocess._steps import GCN, LCN, Standardize
+from deepsup.trainer.runs._run import Preprocess
 
 NODE = shutil.which("node")
 SCRIPT = Path(deepsup.__file__).parent / "demo" / "interpreter.js"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from deepsup.trainer.demo import demo_page
+from deepsup.trainer.demo import _demo_page as demo_page
 
 DOCS = Path(__file__).parents[3] / "docs"
 HERE = Path(demo_page.__file__).parent

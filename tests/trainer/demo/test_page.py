@@ -15,13 +15,13 @@ from PIL import Image
 
 from deepsup.trainer.config import Config
 from deepsup.trainer.demo import write_demo
-from deepsup.trainer.demo.browser_graph import operators
-from deepsup.trainer.demo.demo_nets import demo_net
-from deepsup.trainer.demo.demo_page import rendered
+from deepsup.trainer.demo._browser_graph import operators
+from deepsup.trainer.demo._demo_nets import demo_net
+from deepsup.trainer.demo._demo_page import rendered
 from deepsup.trainer.preprocess import to_tensor
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.run_data import data_of
-from deepsup.trainer.runs.train import train
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._run_data import data_of
+from deepsup.trainer.runs._train import train
 
 STROKES = json.loads((Path(__file__).parent / "strokes.json").read_text())
 COMPARED = 200

@@ -12,7 +12,7 @@ from torch import nn
 
 from deepsup import DeeplySupervisedClassifier
 from deepsup.errors import ConfigError, DataError, DeepsupError, NetworkError, SupervisionError
-from deepsup.trainer.estimator.samples import channels_lie_last, fit_samples
+from deepsup.trainer.estimator._samples import channels_lie_last, fit_samples
 
 RANDOM = np.random.default_rng(0)
 GREY = RANDOM.integers(0, 256, (24, 8, 8), dtype=np.uint8)

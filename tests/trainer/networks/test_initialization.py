@@ -8,7 +8,7 @@ from torch import nn
 
 from deepsup import DeepsupError, create_network, list_networks
 from deepsup.trainer.networks import LocallyConnected2d
-from deepsup.trainer.networks.initialization import draw_weights, maxout_square
+from deepsup.trainer.networks._initialization import draw_weights, maxout_square
 
 WITH_INIT = [name for name in list_networks() if name not in ("fast", "unet-small")]  # these have norm layers
 

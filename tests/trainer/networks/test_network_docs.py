@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from deepsup.trainer.networks import describe, list_networks
-from deepsup.trainer.networks.specs import SPECS
+from deepsup.trainer.networks._specs import SPECS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "networks.md").read_text()
 

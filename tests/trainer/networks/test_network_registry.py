@@ -14,7 +14,7 @@ from torch import nn
 import deepsup
 from deepsup.errors import NetworkError
 from deepsup.trainer.networks import Network, UnscaledDropout, create_network, describe, list_networks
-from deepsup.trainer.networks.specs import SPECS
+from deepsup.trainer.networks._specs import SPECS
 
 NAMES = list_networks()
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from deepsup.trainer.networks import create_network, describe, list_networks
-from deepsup.trainer.networks.fast import PooledConv2d
+from deepsup.trainer.networks._fast import PooledConv2d
 
 # The maps behind the named layers, for the image size of the paper: (channels, side) or (features,)
 PUBLISHED = {

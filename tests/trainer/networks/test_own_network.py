@@ -10,7 +10,7 @@ import pytest
 
 from deepsup.errors import ConfigError
 from deepsup.trainer.config import Config
-from deepsup.trainer.networks.own_network import own_network
+from deepsup.trainer.networks._own_network import own_network
 
 
 @pytest.mark.parametrize(

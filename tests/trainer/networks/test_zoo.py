@@ -8,9 +8,9 @@ import torch
 
 from deepsup.errors import ConfigError, NetworkError
 from deepsup.trainer.config import Config
-from deepsup.trainer.networks import zoo
-from deepsup.trainer.networks.own_network import imported, trusted_factory
-from deepsup.trainer.training.build import build_network
+from deepsup.trainer.networks import _zoo as zoo
+from deepsup.trainer.networks._own_network import imported, trusted_factory
+from deepsup.trainer.training._build import build_network
 
 NET = """
 from torch import nn

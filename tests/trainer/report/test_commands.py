@@ -11,9 +11,9 @@ import deepsup.trainer.studies
 from deepsup.cli import main
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import quick
-from deepsup.trainer.report.comparison_page import next_step
-from deepsup.trainer.report.next_commands import compare_again, compare_own, more_images
-from deepsup.trainer.report.read import read_comparison
+from deepsup.trainer.report._comparison_page import next_step
+from deepsup.trainer.report._next_commands import compare_again, compare_own, more_images
+from deepsup.trainer.report._read import read_comparison
 
 OWN = quick().replace(
     data="my photos/cats & dogs", image_size=48, network="nin-cifar10", network_options={"drop": 0.3},

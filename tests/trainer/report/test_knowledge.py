@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deepsup.trainer.report.insight_figures import confusion_shades
+from deepsup.trainer.report._insight_figures import confusion_shades
 
 
 def test_the_diagonal_does_not_take_the_colours() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deepsup.trainer.report import write_report
-from deepsup.trainer.report.labels import labelled
-from deepsup.trainer.report.read import read_run
+from deepsup.trainer.report._labels import labelled
+from deepsup.trainer.report._read import read_run
 
 Make = Callable[..., Path]
 

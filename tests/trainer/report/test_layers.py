@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from matplotlib.colors import to_hex
 
-from deepsup.trainer.report.layer_figures import draw_layers, layer_lines, probed_pairs
-from deepsup.trainer.report.read import Comparison, RunRecord, read_comparison, read_run
-from deepsup.trainer.report.style import PAPER, PLAIN, SUPERVISED
+from deepsup.trainer.report._layer_figures import draw_layers, layer_lines, probed_pairs
+from deepsup.trainer.report._read import Comparison, RunRecord, read_comparison, read_run
+from deepsup.trainer.report._style import PAPER, PLAIN, SUPERVISED
 
 TAPS = tuple(f"conv{n}" for n in range(1, 7))
 

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.text import Text
 
-from deepsup.trainer.report import names, write_report
-from deepsup.trainer.report.insight_figures import draw_confusion
-from deepsup.trainer.report.names import drawable_name, shorten, width
-from deepsup.trainer.report.read import read_run
+from deepsup.trainer.report import _names as names
+from deepsup.trainer.report import write_report
+from deepsup.trainer.report._insight_figures import draw_confusion
+from deepsup.trainer.report._names import drawable_name, shorten, width
+from deepsup.trainer.report._read import read_run
 
 LONG = "a class with a very long name & a <tag>"
 CLASSES = (LONG, "三毛猫", "강아지")

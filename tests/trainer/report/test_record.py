@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deepsup.trainer.report.record_figure import draw_bars
+from deepsup.trainer.report._record_figure import draw_bars
 
 
 def record(**ours: tuple[float, float | None]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import pytest
 
 from deepsup.errors import RunError
 from deepsup.trainer.report import write_report
-from deepsup.trainer.report.read import read_sweep
-from deepsup.trainer.report.sweep_figures import best_so_far, draw_importance, draw_search, draw_slice
+from deepsup.trainer.report._read import read_sweep
+from deepsup.trainer.report._sweep_figures import best_so_far, draw_importance, draw_search, draw_slice
 
 
 def trial(method: str, number: int, error: float | None, **settings: Any) -> dict[str, Any]:

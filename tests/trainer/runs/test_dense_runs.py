@@ -11,8 +11,8 @@ from PIL import Image
 from deepsup import Config, Run, load_data, train
 from deepsup.cli import main
 from deepsup.cli.progress import summary_of
-from deepsup.trainer.report.read import RunRecord
-from deepsup.trainer.report.training_figures import draw_dense_errors, draw_layer_errors
+from deepsup.trainer.report._read import RunRecord
+from deepsup.trainer.report._training_figures import draw_dense_errors, draw_layer_errors
 
 SMALL = {"network": "unet-small", "network_options": {"widths": [4, 6, 8]}, "tensorboard": False, "batch_size": 8}
 SCENES = Config(data="digits-scenes-small", train_size=24, epochs=1, loss="dice_ce", **SMALL)

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from deepsup.trainer.recipes import find_recipe
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.train import Trainer
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._train import Trainer
 from deepsup.trainer.training import Callback
-from deepsup.trainer.training.distributed import Processes
-from deepsup.trainer.training.loop import Training
+from deepsup.trainer.training._distributed import Processes
+from deepsup.trainer.training._loop import Training
 
 GOLDEN = Path(__file__).with_name("golden.json")
 SMALL = {"data": "mnist-mini", "train_size": 320, "batch_size": 16, "limit_steps": 20, "extra": False, "test": False,

@@ -13,10 +13,10 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 from deepsup.cli import main
 from deepsup.insight import feature_maps
 from deepsup.trainer.config import Config
-from deepsup.trainer.report.read import read_run
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.inspect import in_few_bytes, inspect
-from deepsup.trainer.runs.train import train
+from deepsup.trainer.report._read import read_run
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._inspect import in_few_bytes, inspect
+from deepsup.trainer.runs._train import train
 
 
 @pytest.fixture(scope="module")

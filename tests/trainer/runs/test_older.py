@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from deepsup.cli import main
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.model import load_model
-from deepsup.trainer.runs.train import train
-from deepsup.trainer.training import checkpoint
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._model import load_model
+from deepsup.trainer.runs._train import train
+from deepsup.trainer.training import _checkpoint as checkpoint
 
 NEWER = ("companion_length", "average", "join", "decay_by")
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from deepsup.errors import ConfigError, RunError
 from deepsup.trainer.config import Config
-from deepsup.trainer.networks.zoo import published_weights
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.starting_weights import read_weights
-from deepsup.trainer.runs.train import Trainer
-from deepsup.trainer.training.distributed import Processes
+from deepsup.trainer.networks._zoo import published_weights
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._starting_weights import read_weights
+from deepsup.trainer.runs._train import Trainer
+from deepsup.trainer.training._distributed import Processes
 
 BASE = Config(
     network="plain", network_options={"depth": 3, "widths": [4, 4, 4], "norm": "batch"}, train_size=40, batch_size=10,

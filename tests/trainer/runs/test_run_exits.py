@@ -14,13 +14,13 @@ from PIL import Image
 
 from deepsup import Config, train
 from deepsup.cli import main
-from deepsup.exits import stage_times
+from deepsup.exits import _stage_times as stage_times
 from deepsup.trainer.data import Part
 from deepsup.trainer.preprocess import to_tensor
 from deepsup.trainer.report import write_report
-from deepsup.trainer.runs.exits import load_exits
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.run_data import data_of
+from deepsup.trainer.runs._exits import load_exits
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._run_data import data_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # of torch's exporter
 

@@ -22,11 +22,12 @@ from deepsup.cli import main
 from deepsup.errors import ConfigError, DataError, DeepsupError, RunError, TrainingError
 from deepsup.trainer.config import Config, Phase
 from deepsup.trainer.data import load_data
-from deepsup.trainer.runs.evaluate import evaluate, predict
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.model import load_model
-from deepsup.trainer.runs.train import train
-from deepsup.trainer.training import Callback, checkpoint
+from deepsup.trainer.runs._evaluate import evaluate, predict
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._model import load_model
+from deepsup.trainer.runs._train import train
+from deepsup.trainer.training import Callback
+from deepsup.trainer.training import _checkpoint as checkpoint
 
 TIMES = {"seconds", "images_per_second"}
 
@@ -170,7 +171,7 @@ def knobs(config: Config) -> list[str]:
 
 
 SERVER = multiprocessing.get_context("forkserver")  # it imports torch once for all the processes of a test
-SERVER.set_forkserver_preload(["deepsup.cli", "deepsup.trainer.runs.train"])
+SERVER.set_forkserver_preload(["deepsup.cli", "deepsup.trainer.runs._train"])
 
 
 def run_verb(words: list[str]) -> None:

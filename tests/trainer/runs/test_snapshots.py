@@ -9,10 +9,10 @@ import torch
 
 from deepsup.errors import RunError
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.snapshots import half, read_snapshot, snapshot_epochs, snapshot_files
-from deepsup.trainer.runs.train import train
+from deepsup.trainer.runs._snapshots import half, read_snapshot, snapshot_epochs, snapshot_files
+from deepsup.trainer.runs._train import train
 from deepsup.trainer.training import Callback
-from deepsup.trainer.training.loop import Training
+from deepsup.trainer.training._loop import Training
 
 
 @pytest.mark.parametrize(("count", "epochs"), [(1, 1), (2, 1), (10, 30), (10, 10), (5, 400), (30, 7), (3, 2), (10, 20)])

@@ -13,12 +13,12 @@ from deepsup.errors import DataError, RunError
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import load_data, subset
 from deepsup.trainer.networks import WhiteningConv2d, fit_whitening
-from deepsup.trainer.runs.evaluate import evaluate
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.inspect import inspect
-from deepsup.trainer.runs.model import load_model
-from deepsup.trainer.runs.train import train
-from deepsup.trainer.training.build import build_net
+from deepsup.trainer.runs._evaluate import evaluate
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._inspect import inspect
+from deepsup.trainer.runs._model import load_model
+from deepsup.trainer.runs._train import train
+from deepsup.trainer.training._build import build_net
 
 CLASSES = ("three", "eight", "nine")
 DIGITS = {"three": 3, "eight": 8, "nine": 9}
@@ -191,8 +191,8 @@ def test_whitening_and_probes_see_every_class_of_a_sorted_folder(
         for name, pixels in (("flat", np.full((28, 28), index)), ("striped", np.tile([index, 200], (28, 14)))):
             (tmp_path / "sorted" / name).mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "sorted" / name / f"{index:02}.png")
-    monkeypatch.setattr("deepsup.trainer.runs.run_data.WHITENING_IMAGES", 20)
-    monkeypatch.setattr("deepsup.insight.probes.IMAGES", 20)
+    monkeypatch.setattr("deepsup.trainer.runs._run_data.WHITENING_IMAGES", 20)
+    monkeypatch.setattr("deepsup.insight._probes.IMAGES", 20)
     config = Config(
         data=str(tmp_path / "sorted"), network="fast", network_options={"widths": [4, 4]}, epochs=1, batch_size=24,
         pool="avg", tensorboard=False,

@@ -8,12 +8,12 @@ import torch
 
 from deepsup.errors import RunError
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.begin import default_name
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.model import read_model
-from deepsup.trainer.runs.run import Run
-from deepsup.trainer.runs.train import Trainer, train
-from deepsup.trainer.training.distributed import Processes
+from deepsup.trainer.runs._begin import default_name
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._model import read_model
+from deepsup.trainer.runs._run import Run
+from deepsup.trainer.runs._train import Trainer, train
+from deepsup.trainer.training._distributed import Processes
 
 BASE = Config(
     network="plain", network_options={"depth": 3, "widths": [4, 4, 4], "norm": "batch"}, train_size=40, batch_size=10,

@@ -10,10 +10,10 @@ import pytest
 from deepsup.cli import main
 from deepsup.errors import ConfigError, RunError, TrainingError
 from deepsup.trainer.config import Config, Phase
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.studies.compare import METHODS, compare, configs_of
-from deepsup.trainer.studies.pool import Job, run_job
-from deepsup.trainer.studies.statistics import error_ratio
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.studies._compare import METHODS, compare_methods, configs_of
+from deepsup.trainer.studies._pool import Job, run_job
+from deepsup.trainer.studies._statistics import error_ratio
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def answer(digits: Path, folder: Path) -> dict[str, object]:
     config = Config(data=str(digits), epochs=2, batch_size=30, train_size=150)
-    return compare(config, folder, methods=["paper"], seeds=2, rates=(0.003, 0.01))
+    return compare_methods(config, folder, methods=["paper"], seeds=2, rates=(0.003, 0.01))
 
 
 def test_the_four_methods_with_their_errors(answer: dict[str, dict], folder: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_comparison_goes_on_where_it_was_stopped(answer: dict[str, dict], fold
     (lost,) = folder.glob("dsn-svm-lr*-seed1/result.json")
     lost.unlink()
     config = Config.from_dict(answer["config"])
-    again = compare(config, folder, methods=list(METHODS), seeds=2, rates=(0.003, 0.01))
+    again = compare_methods(config, folder, methods=list(METHODS), seeds=2, rates=(0.003, 0.01))
     assert again["methods"] == answer["methods"]
     assert {p for p, t in times.items() if p.stat().st_mtime_ns != t} == {lost}
 
@@ -76,7 +76,7 @@ def test_by_default_it_trains_what_train_would_train_and_the_same_without_compan
     digits: Path, tmp_path: Path
 ) -> None:
     config = Config(data=str(digits), epochs=2, batch_size=60, seed=7, validation=20, tensorboard=False)
-    answer = compare(config, tmp_path, seeds=2)
+    answer = compare_methods(config, tmp_path, seeds=2)
     assert (list(answer["methods"]), answer["seeds"]) == (["CNN-Softmax", "DSN-Softmax"], [7, 8])
     for method, taps in (("CNN-Softmax", ("none",)), ("DSN-Softmax", ("network",))):
         runs = [RunFolder(tmp_path / name) for name in answer["methods"][method]["runs"]]
@@ -86,7 +86,7 @@ def test_by_default_it_trains_what_train_would_train_and_the_same_without_compan
 def test_batch_norm_in_place_of_companions(digits: Path, tmp_path: Path) -> None:
     options = {"width": 0.1, "drop": 0.2}
     config = Config(data=str(digits), network="nin-mnist", network_options=options, limit_steps=2, batch_size=20)
-    answer = compare(config, tmp_path, seeds=1, methods=["CNN-SVM", "DSN-SVM", "BatchNorm"])
+    answer = compare_methods(config, tmp_path, seeds=1, methods=["CNN-SVM", "DSN-SVM", "BatchNorm"])
     assert list(answer["ratios"]) == ["DSN-SVM / CNN-SVM", "BatchNorm / CNN-SVM"]
     (run,) = answer["methods"]["BatchNorm"]["runs"]
     plain = configs_of(config, ["CNN-SVM"])["CNN-SVM"]
@@ -103,10 +103,10 @@ def test_a_comparison_that_is_stopped_summarises_the_seeds_that_are_done(digits:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(config, tmp_path, watch=stop)
+        compare_methods(config, tmp_path, watch=stop)
     table = json.loads((tmp_path / "comparison.json").read_text())
     assert (table["seeds"], table["planned_seeds"]) == ([0], 3)
-    answer = compare(config, tmp_path)
+    answer = compare_methods(config, tmp_path)
     assert answer["seeds"] == [0, 1, 2]
     assert {method: each["errors"][:1] for method, each in answer["methods"].items()} == {
         method: each["errors"] for method, each in table["methods"].items()
@@ -114,7 +114,7 @@ def test_a_comparison_that_is_stopped_summarises_the_seeds_that_are_done(digits:
 
 
 def test_a_divergence_counts_as_guessing(digits: Path, tmp_path: Path) -> None:
-    answer = compare(Config(data=str(digits), epochs=1, batch_size=60, lr=1e9), tmp_path, seeds=2)
+    answer = compare_methods(Config(data=str(digits), epochs=1, batch_size=60, lr=1e9), tmp_path, seeds=2)
     assert [each["errors"] for each in answer["methods"].values()] == [[90, 90], [90, 90]]
     assert answer["ratios"]["DSN-Softmax / CNN-Softmax"]["ratio"] == 1
     assert answer["notes"][0] == "CNN-Softmax, seeds 0, 1: diverged, counted as guessing (90 % error); lower the rate"
@@ -158,28 +158,28 @@ def test_the_verb_with_a_figure(jobs: str, digits: Path, tmp_path: Path, capsys:
 def test_what_cannot_be_compared(digits: Path, tmp_path: Path) -> None:
     config = Config(data=str(digits), epochs=1, batch_size=60)
     with pytest.raises(ConfigError, match="seeds=0"):
-        compare(config, tmp_path, seeds=0)
+        compare_methods(config, tmp_path, seeds=0)
     with pytest.raises(ConfigError, match="minutes=-1; expected a number above 0"):
-        compare(config, tmp_path, minutes=-1)
+        compare_methods(config, tmp_path, minutes=-1)
     with pytest.raises(ConfigError, match=r"no method 'LSTM'; expected one of: CNN-Softmax, .*BatchNorm, paper"):
-        compare(config, tmp_path, methods=["LSTM"])
+        compare_methods(config, tmp_path, methods=["LSTM"])
     with pytest.raises(ConfigError, match="methods=DSN-SVM; expected at least two"):
-        compare(config, tmp_path, methods=["DSN-SVM", "DSN-SVM"])
+        compare_methods(config, tmp_path, methods=["DSN-SVM", "DSN-SVM"])
     with pytest.raises(ConfigError, match="BatchNorm for cnn, which has no option norm; expected one of: nin-cifar10,"):
-        compare(config, tmp_path, methods=["CNN-Softmax", "BatchNorm"])
+        compare_methods(config, tmp_path, methods=["CNN-Softmax", "BatchNorm"])
     normed = config.replace(network="plain", network_options={"norm": "batch"})
     with pytest.raises(ConfigError, match="BatchNorm beside norm=batch"):
-        compare(normed, tmp_path, methods=["CNN-Softmax", "BatchNorm"])
+        compare_methods(normed, tmp_path, methods=["CNN-Softmax", "BatchNorm"])
     with pytest.raises(TrainingError, match="diverges at every rate tried"):
-        compare(config, tmp_path / "a", seeds=1, rates=(1e9, 2e9))
+        compare_methods(config, tmp_path / "a", seeds=1, rates=(1e9, 2e9))
     with pytest.raises(ConfigError, match="expected learning rates above 0"):
-        compare(config, tmp_path, rates=(0.1, 0.0))
+        compare_methods(config, tmp_path, rates=(0.1, 0.0))
     with pytest.raises(ConfigError, match="compare chooses one learning rate"):
-        compare(config.replace(phases=(Phase(1, 0.1),)), tmp_path, rates=(0.1, 0.2))
+        compare_methods(config.replace(phases=(Phase(1, 0.1),)), tmp_path, rates=(0.1, 0.2))
     with pytest.raises(TrainingError, match="batch_size=241 with 240 training images"):  # a mistake is no divergence
-        compare(config.replace(batch_size=241), tmp_path / "b")
+        compare_methods(config.replace(batch_size=241), tmp_path / "b")
     with pytest.raises(TrainingError, match="finds no CUDA"):
-        compare(config.replace(device="cuda"), tmp_path / "c")
+        compare_methods(config.replace(device="cuda"), tmp_path / "c")
 
 
 def test_a_divergence_is_kept_and_not_trained_again(digits: Path, tmp_path: Path) -> None:

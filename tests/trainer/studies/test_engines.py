@@ -23,10 +23,11 @@ from safetensors.torch import load_file
 from deepsup.cli import app, main
 from deepsup.errors import MissingPackageError, RunError, TrainingError
 from deepsup.trainer.config import Config
-from deepsup.trainer.studies import ray_workers, sweep
-from deepsup.trainer.studies.engine import Engine
-from deepsup.trainer.studies.pool import Job, pool, run_job
-from deepsup.trainer.studies.ray_workers import (
+from deepsup.trainer.studies import _ray_workers as ray_workers
+from deepsup.trainer.studies import sweep
+from deepsup.trainer.studies._engine import Engine
+from deepsup.trainer.studies._pool import Job, pool, run_job
+from deepsup.trainer.studies._ray_workers import (
     DriverPlace,
     check_answers,
     check_resources,
@@ -37,7 +38,7 @@ from deepsup.trainer.studies.ray_workers import (
 
 CLUSTER = """
 import sys
-from deepsup.trainer.studies.ray_workers import imported_ray
+from deepsup.trainer.studies._ray_workers import imported_ray
 ray = imported_ray(starts=True)
 ray.init(address="local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False)
 print("ADDRESS", ray.get_runtime_context().gcs_address, flush=True)

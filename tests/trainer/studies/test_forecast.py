@@ -9,10 +9,10 @@ import pytest
 
 from deepsup.errors import ConfigError
 from deepsup.trainer.config import Config
-from deepsup.trainer.studies import forecast
-from deepsup.trainer.studies.compare import compare, in_time
-from deepsup.trainer.studies.forecast import Cost, fit, measure_cost
-from deepsup.trainer.studies.pool import Job
+from deepsup.trainer.studies import _forecast as forecast
+from deepsup.trainer.studies._compare import compare_methods, in_time
+from deepsup.trainer.studies._forecast import Cost, fit, measure_cost
+from deepsup.trainer.studies._pool import Job
 
 
 def test_fewer_seeds_then_fewer_epochs() -> None:
@@ -59,26 +59,28 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_comparison_keeps_to_its_minutes(small: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "deepsup")
     config = small.replace(epochs=8)
-    answer = compare(config, tmp_path / "a", seeds=5, minutes=70 / 60)  # 20 seconds per seed, 63 usable
+    answer = compare_methods(config, tmp_path / "a", seeds=5, minutes=70 / 60)  # 20 seconds per seed, 63 usable
     assert answer["seeds"] == [0, 1, 2]
     assert caplog.messages == [
         "--minutes 1.16667: 3 seeds instead of 5", "about 1 minute for 6 runs; Ctrl-C keeps what is done",
     ]  # fmt: skip
     caplog.clear()
-    answer = compare(config, tmp_path / "b", seeds=5, minutes=0.5)  # two seeds of 2 (2 + epochs) seconds in 27
+    answer = compare_methods(config, tmp_path / "b", seeds=5, minutes=0.5)  # two seeds of 2 (2 + epochs) seconds in 27
     assert (answer["seeds"], answer["config"]["epochs"]) == ([0, 1], 4)
     assert caplog.messages[0] == "--minutes 0.5: 2 seeds instead of 5 and 4 epochs instead of 8"
     caplog.clear()
-    again = compare(config, tmp_path / "b", seeds=3, minutes=5)  # goes on with the epochs that it has begun with
+    again = compare_methods(
+        config, tmp_path / "b", seeds=3, minutes=5
+    )  # goes on with the epochs that it has begun with
     assert (again["seeds"], again["config"]["epochs"]) == ([0, 1, 2], 4)
     assert [each["errors"][:2] for each in again["methods"].values()] == [
         each["errors"] for each in answer["methods"].values()
     ]
     with pytest.raises(ConfigError, match=r"--minutes 0\.1 is too short for 2 seeds, even with 2 of 8 epochs; give "):
-        compare(config, tmp_path / "c", seeds=5, minutes=0.1)
+        compare_methods(config, tmp_path / "c", seeds=5, minutes=0.1)
     assert not (tmp_path / "c").exists()
     caplog.clear()
-    compare(config.replace(epochs=4), tmp_path / "b", seeds=2)
+    compare_methods(config.replace(epochs=4), tmp_path / "b", seeds=2)
     assert caplog.messages == []  # nothing is left: nothing is forecast
 
 

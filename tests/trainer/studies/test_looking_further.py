@@ -9,8 +9,8 @@ import pytest
 from deepsup.errors import TrainingError
 from deepsup.paper.record_rows import learned, looked_further
 from deepsup.trainer.config import Config, Phase
-from deepsup.trainer.studies.pool import Job
-from deepsup.trainer.studies.study import Method, Outcome, run_study, times, widened
+from deepsup.trainer.studies._pool import Job
+from deepsup.trainer.studies._study import Method, Outcome, run_study, times, widened
 
 BASE = Config(data="mnist-mini", taps=("none",))
 

@@ -4,8 +4,8 @@ from math import exp, log
 
 import pytest
 
-from deepsup.trainer.studies.comparison_table import compared, ratio_text
-from deepsup.trainer.studies.statistics import chance_error, error_ratio, has_learned, paired
+from deepsup.trainer.studies._comparison_table import compared, ratio_text
+from deepsup.trainer.studies._statistics import chance_error, error_ratio, has_learned, paired
 
 
 def test_the_ratio_is_a_geometric_mean_with_students_interval_on_the_logarithms() -> None:

@@ -14,7 +14,7 @@ from deepsup import load_data
 from deepsup.errors import DataError
 from deepsup.trainer.preprocess import AUGMENTATIONS, Augment, fit, to_tensor
 from deepsup.trainer.training import Batches
-from deepsup.trainer.training.batches import scaled
+from deepsup.trainer.training._batches import scaled
 
 
 def numbered(n: int) -> torch.Tensor:

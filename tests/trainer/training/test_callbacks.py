@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.runs.train import train
-from deepsup.trainer.training import Callback, checkpoint, memory
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._train import train
+from deepsup.trainer.training import Callback
+from deepsup.trainer.training import _checkpoint as checkpoint
+from deepsup.trainer.training import _memory as memory
 
 
 class Journal(Callback):

@@ -10,8 +10,8 @@ import torch
 
 from deepsup.errors import RunError
 from deepsup.io import write_whole
-from deepsup.trainer.runs.folder import RunFolder
-from deepsup.trainer.training import checkpoint
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.training import _checkpoint as checkpoint
 
 STATE: dict[str, Any] = {
     "net": {"w": torch.arange(6.0)},

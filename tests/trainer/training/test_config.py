@@ -26,7 +26,7 @@ from deepsup.trainer.config import (
     settings_of,
 )
 from deepsup.trainer.recipes import FLAT, RECIPES, find_recipe
-from deepsup.trainer.training.build import build_net, build_objective
+from deepsup.trainer.training._build import build_net, build_objective
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from deepsup.trainer.training import memory
-from deepsup.trainer.training.memory import can_keep, kept_memory
+from deepsup.trainer.training import _memory as memory
+from deepsup.trainer.training._memory import can_keep, kept_memory
 
 FAULTS = """
 import os, resource, torch
-from deepsup.trainer.training.memory import kept_memory
+from deepsup.trainer.training._memory import kept_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

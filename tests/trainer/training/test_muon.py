@@ -10,8 +10,8 @@ from deepsup.errors import TrainingError
 from deepsup.supervision import DeeplySupervised
 from deepsup.trainer.config import Config
 from deepsup.trainer.networks import create_network
-from deepsup.trainer.training.build import build_net, build_optimizer
-from deepsup.trainer.training.muon import Muon, orthogonalize
+from deepsup.trainer.training._build import build_net, build_optimizer
+from deepsup.trainer.training._muon import Muon, orthogonalize
 
 
 def by_singular_values(matrix: Tensor, steps: int) -> Tensor:

@@ -7,8 +7,8 @@ import torch
 
 from deepsup.trainer.config import Config, Phase
 from deepsup.trainer.recipes import caffe_cifar10
-from deepsup.trainer.training.build import build_net, build_objective, build_optimizer
-from deepsup.trainer.training.rates import learning_rate, phase_at, set_rates
+from deepsup.trainer.training._build import build_net, build_objective, build_optimizer
+from deepsup.trainer.training._rates import learning_rate, phase_at, set_rates
 
 
 def caffe_rates(iteration: int) -> dict[tuple[bool, float], float]:

@@ -9,10 +9,10 @@ from deepsup.errors import NetworkError
 from deepsup.trainer.config import Config
 from deepsup.trainer.networks import CIFAR100_TREE, create_network, prior_penalty
 from deepsup.trainer.recipes import find_recipe
-from deepsup.trainer.training.batches import Batches
-from deepsup.trainer.training.build import build_net
-from deepsup.trainer.training.callbacks import Callback
-from deepsup.trainer.training.loop import Training
+from deepsup.trainer.training._batches import Batches
+from deepsup.trainer.training._build import build_net
+from deepsup.trainer.training._callbacks import Callback
+from deepsup.trainer.training._loop import Training
 
 LAMBDA1, LAMBDA2, LR = 0.3, 0.7, 0.1
 

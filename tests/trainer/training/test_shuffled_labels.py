@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from deepsup.errors import ConfigError
 from deepsup.trainer.config import Config
-from deepsup.trainer.training.build import build_net, build_objective
+from deepsup.trainer.training._build import build_net, build_objective
 
 CONFIG = Config(network="plain", network_options={"depth": 3, "widths": [4, 4, 4]}, companion_init="torch")
 

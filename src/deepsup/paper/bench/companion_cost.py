@@ -6,11 +6,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from deepsup.exits.timing import Ratio, Turn, ratio, take_turns
+from deepsup.exits import Ratio, Turn, ratio, take_turns
 from deepsup.objective import Objective
 from deepsup.supervision import Companion, DeeplySupervised, supervise
 from deepsup.trainer.networks import Network, create_network
-from deepsup.trainer.training.memory import kept_memory
+from deepsup.trainer.training import kept_memory
 
 CLASSES = 10
 INFERENCE_ROUNDS = 3

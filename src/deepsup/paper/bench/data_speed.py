@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from deepsup.exits.timing import Ratio, Turn, ratio, take_turns
+from deepsup.exits import Ratio, Turn, ratio, take_turns
 from deepsup.paper.bench.loops import Task, loader_of
 from deepsup.paper.bench.packages import missing
 from deepsup.trainer.data import KNOWN, Dataset, Part, is_present, load_data

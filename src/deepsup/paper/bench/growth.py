@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from deepsup.errors import TrainingError
-from deepsup.exits.timing import Ratio, ratio, take_turns
+from deepsup.exits import Ratio, ratio, take_turns
 from deepsup.paper.bench.companion_cost import batch_of, net_of, network_of, step_of, summed
 from deepsup.paper.bench.data_speed import first
 from deepsup.paper.bench.loops import Task, ours

@@ -27,7 +27,7 @@ from deepsup.objective import Objective
 from deepsup.paper.bench.models import CLASSES, GROUPS, LENGTH, MODELS, VOCABULARY
 from deepsup.supervision import supervise
 from deepsup.trainer.data import load_data
-from deepsup.trainer.runs.environment import environment_now
+from deepsup.trainer.runs import environment_now
 
 OPTIMIZERS: dict[str, Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]] = {
     "SGD 0.1": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from deepsup.exits.timing import Turn, ratio, take_turns
+from deepsup.exits import Turn, ratio, take_turns
 from deepsup.paper.bench.companion_cost import batch_of, net_of, step_of, summed
-from deepsup.trainer.training.memory import kept_memory
+from deepsup.trainer.training import kept_memory
 
 
 def flops_of(turn: Turn) -> int:

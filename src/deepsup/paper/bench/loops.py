@@ -18,16 +18,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from deepsup.exits.timing import Ratio, ratio, take_turns
+from deepsup.exits import Ratio, ratio, take_turns
 from deepsup.paper.bench.packages import missing, torchvision_transforms
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import Dataset
 from deepsup.trainer.networks import create_network
 from deepsup.trainer.preprocess import fit
-from deepsup.trainer.training.build import build_batches, build_net
-from deepsup.trainer.training.distributed import Processes
-from deepsup.trainer.training.loop import Training
-from deepsup.trainer.training.memory import kept_memory
+from deepsup.trainer.training import Processes, Training, build_batches, build_net, kept_memory
 
 MOMENTUM = 0.9
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from deepsup.exits.timing import Ratio
+from deepsup.exits import Ratio
 from deepsup.paper.bench.companion_cost import INFERENCE_ROUNDS, measure_companions, network_of
 from deepsup.paper.bench.data_speed import (
     can_tell_memory,
@@ -24,7 +24,7 @@ from deepsup.paper.bench.limits import measure_limits
 from deepsup.paper.bench.loops import Task, measure_loops
 from deepsup.paper.bench.packages import INSTALL
 from deepsup.trainer.data import Dataset
-from deepsup.trainer.runs.environment import environment_now
+from deepsup.trainer.runs import environment_now
 
 
 @dataclass(frozen=True)

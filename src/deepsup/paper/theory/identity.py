@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from deepsup.objective import Objective
-from deepsup.objective.losses import squared_hinge
+from deepsup.objective import Objective, squared_hinge
 from deepsup.supervision import Companion, supervise
 
 LABELS = torch.tensor([0, 1])

@@ -1,9 +1,9 @@
 """The settings of a run: groups of typed fields, and the Config that holds them. Needs no torch."""
 
-from deepsup.trainer.config.config import Config
-from deepsup.trainer.config.groups import GROUPS as GROUPS
-from deepsup.trainer.config.groups import PLACES as PLACES
-from deepsup.trainer.config.groups import (
+from deepsup.trainer.config._config import Config, plain_types
+from deepsup.trainer.config._groups import (
+    GROUPS,
+    PLACES,
     DataSettings,
     NetworkSettings,
     ObjectiveSettings,
@@ -12,9 +12,11 @@ from deepsup.trainer.config.groups import (
     RunSettings,
     SupervisionSettings,
 )
-from deepsup.trainer.config.setting import Setting, current, settings_of
+from deepsup.trainer.config._setting import Setting, current, settings_of
 
 __all__ = [
+    "GROUPS",
+    "PLACES",
     "Config",
     "DataSettings",
     "NetworkSettings",
@@ -25,5 +27,6 @@ __all__ = [
     "Setting",
     "SupervisionSettings",
     "current",
+    "plain_types",
     "settings_of",
 ]

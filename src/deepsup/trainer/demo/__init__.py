@@ -1,5 +1,5 @@
 """Runs -> the glass box: a page on which a person draws and sees what each layer of the nets answers."""
 
-from deepsup.trainer.demo.demo_page import write_demo
+from deepsup.trainer.demo._demo_page import write_demo
 
 __all__ = ["write_demo"]

@@ -3,7 +3,20 @@
 They do not depend on supervision. ``taps`` names the layers that conventionally get a companion.
 """
 
-from deepsup.trainer.networks.fast import fit_whitening
+from deepsup.trainer.networks._fast import fit_whitening
+from deepsup.trainer.networks._norms import cap_norms, cap_rows
+from deepsup.trainer.networks._own_network import (
+    Factory,
+    current_folder_searched,
+    is_file,
+    own_network,
+    trusted_factory,
+)
+from deepsup.trainer.networks._registry import NetworkDescription, create_network, describe, list_networks
+from deepsup.trainer.networks._rows import Network, Published
+from deepsup.trainer.networks._specs import SPECS
+from deepsup.trainer.networks._tree_prior import CIFAR100_TREE, TreePrior, prior_penalty
+from deepsup.trainer.networks._zoo import full_name, published_weights
 from deepsup.trainer.networks.layers import (
     DropConnectLinear,
     LocallyConnected2d,
@@ -14,14 +27,12 @@ from deepsup.trainer.networks.layers import (
     WhiteningConv2d,
     cross_map_norm,
 )
-from deepsup.trainer.networks.norms import cap_norms, cap_rows
-from deepsup.trainer.networks.registry import NetworkDescription, create_network, describe, list_networks
-from deepsup.trainer.networks.rows import Network, Published
-from deepsup.trainer.networks.tree_prior import CIFAR100_TREE as CIFAR100_TREE
-from deepsup.trainer.networks.tree_prior import TreePrior, prior_penalty
 
 __all__ = [
+    "CIFAR100_TREE",
+    "SPECS",
     "DropConnectLinear",
+    "Factory",
     "LocallyConnected2d",
     "MaxoutConv2d",
     "MaxoutLinear",
@@ -36,8 +47,14 @@ __all__ = [
     "cap_rows",
     "create_network",
     "cross_map_norm",
+    "current_folder_searched",
     "describe",
     "fit_whitening",
+    "full_name",
+    "is_file",
     "list_networks",
+    "own_network",
     "prior_penalty",
+    "published_weights",
+    "trusted_factory",
 ]

@@ -1,7 +1,35 @@
 """Many runs: methods with settings to choose from, chosen on validation images, compared over seeds; sweeps."""
 
-from deepsup.trainer.studies.compare import compare
-from deepsup.trainer.studies.engine import Engine
-from deepsup.trainer.studies.sweep import sweep
+from deepsup.trainer.studies._compare import METHODS, compare_methods, for_method
+from deepsup.trainer.studies._comparison_table import ratio_text
+from deepsup.trainer.studies._engine import Engine
+from deepsup.trainer.studies._model_comparison import compare
+from deepsup.trainer.studies._pool import pool
+from deepsup.trainer.studies._precision import with_precision
+from deepsup.trainer.studies._space import COMPANIONS
+from deepsup.trainer.studies._statistics import chance_error, has_learned, paired
+from deepsup.trainer.studies._study import ROUNDS, Method, Outcome, Watcher, run_study, search_jobs, widened
+from deepsup.trainer.studies._sweep import sweep
 
-__all__ = ["Engine", "compare", "sweep"]
+__all__ = [
+    "COMPANIONS",
+    "METHODS",
+    "ROUNDS",
+    "Engine",
+    "Method",
+    "Outcome",
+    "Watcher",
+    "chance_error",
+    "compare",
+    "compare_methods",
+    "for_method",
+    "has_learned",
+    "paired",
+    "pool",
+    "ratio_text",
+    "run_study",
+    "search_jobs",
+    "sweep",
+    "widened",
+    "with_precision",
+]

@@ -1,6 +1,29 @@
 """A network, an objective and batches -> a trained network, epoch by epoch."""
 
-from deepsup.trainer.training.batches import Batches
-from deepsup.trainer.training.callbacks import Callback
+from deepsup.trainer.training._batches import Batches
+from deepsup.trainer.training._build import build_batches, build_net, build_network, build_objective, device_of, taps_of
+from deepsup.trainer.training._callbacks import Callback
+from deepsup.trainer.training._distributed import Processes, joined
+from deepsup.trainer.training._loop import Training, not_finite
+from deepsup.trainer.training._memory import kept_memory
+from deepsup.trainer.training._precision import bfloat16_on, precision_of, settle_layers, settle_precision
 
-__all__ = ["Batches", "Callback"]
+__all__ = [
+    "Batches",
+    "Callback",
+    "Processes",
+    "Training",
+    "bfloat16_on",
+    "build_batches",
+    "build_net",
+    "build_network",
+    "build_objective",
+    "device_of",
+    "joined",
+    "kept_memory",
+    "not_finite",
+    "precision_of",
+    "settle_layers",
+    "settle_precision",
+    "taps_of",
+]

@@ -1,0 +1,112 @@
+"""A trunk, samples and settings -> a trained net, without a trace in the global random state.
+
+N samples, K classes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from deepsup.errors import DataError, SupervisionError
+from deepsup.insight import measure
+from deepsup.supervision import Companion, DeeplySupervised, supervise
+from deepsup.trainer.config import Config
+from deepsup.trainer.estimator._trunks import build_trunk, taps_of_trunk
+from deepsup.trainer.training import Batches, Callback, Training, device_of
+
+
+@dataclass(frozen=True, eq=False)
+class SampleBatches(Batches):
+    """Batches of samples of any shape, already scaled. A last sample of its own joins the batch before it.
+
+    BatchNorm has no variance of a single sample.
+    """
+
+    def __post_init__(self) -> None:
+        if len(self.images) < 2:
+            raise DataError(f"{len(self.images)} sample to train on; expected at least 2; give more samples")
+
+    def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (samples [B, ...], labels [B])."""
+        order = torch.randperm(len(self.images), generator=torch.Generator().manual_seed(self.seed + epoch))
+        for start, end in self.bounds():
+            yield self.images[order[start:end]], self.labels[order[start:end]]
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """Return where each batch begins and ends."""
+        size = max(2, self.batch_size)
+        starts = [start for start in range(0, len(self.images), size) if len(self.images) - start > 1]
+        return list(zip(starts, [*starts[1:], len(self.images)], strict=True))
+
+
+class EarlyStopping(Callback):
+    """Stops after ``patience`` epochs without a lower validation error; keeps the weights of the best epoch."""
+
+    def __init__(self, samples: Tensor, labels: Tensor, patience: int) -> None:
+        self.samples, self.labels, self.patience = samples, labels, patience
+        self.best: dict[str, Any] = {}
+
+    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:
+        """Measure the net and judge the epoch."""
+        measured = measure(training.net, self.samples, self.labels)
+        record |= {"validation_error": measured.error, "validation_companions": measured.companion_errors}
+        if training.judge(record["epoch"], measured.error):
+            self.best = copy.deepcopy(training.net.state_dict())
+        elif record["epoch"] - training.best_epoch >= self.patience:
+            training.stop_requested = True
+
+    def ended(self, training: Training) -> None:
+        """Go back to the best epoch."""
+        training.net.load_state_dict(self.best)
+
+
+class History(Callback):
+    """Keeps what is worth knowing of each epoch."""
+
+    def __init__(self) -> None:
+        self.epochs: list[dict[str, Any]] = []
+
+    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
+        """Keep errors and losses."""
+        self.epochs.append(
+            {key: value for key, value in record.items() if not key.startswith("gradient_") and key != "phase"}
+        )
+
+
+def build_supervised(
+    network: Any, at: Any, companion: Companion | None, shape: tuple[int, ...], classes: int, config: Config
+) -> DeeplySupervised:
+    """Return a new supervised net for samples of ``shape``; raise an error that names both shapes if it has another."""
+    trunk = build_trunk(network, shape, classes).to(device_of(config))
+    like = next((each for each in trunk.parameters() if each.is_floating_point()), torch.empty(0))
+    example = torch.zeros(2, *shape, device=like.device)
+    try:
+        net = supervise(
+            trunk, at=taps_of_trunk(trunk, at), num_classes=classes, example=example, companion=companion or Companion()
+        )
+    except SupervisionError as error:
+        if "fails on the example" not in str(error):
+            raise
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise DataError(
+            f"{type(trunk).__name__} does not take samples of shape {list(shape)}: {reason}; expected samples of the "
+            f"shape that the network was made for; resize them, or give image_shape="
+        ) from error
+    return net.train()
+
+
+def train_net(
+    net: DeeplySupervised, train: tuple[Tensor, Tensor], config: Config, stopping: EarlyStopping | None
+) -> list[dict[str, Any]]:
+    """Train the net in place; return what each epoch gave."""
+    batches = SampleBatches(*train, batch_size=config.run.batch_size, seed=config.run.seed)
+    history = History()
+    Training(config, net, batches).train([*([stopping] if stopping else []), history])
+    net.eval()
+    return history.epochs

@@ -1,0 +1,114 @@
+"""Start a run from weights that are there: of another run's trunk, of a file, or published with the network."""
+
+import logging
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from deepsup.errors import RunError
+from deepsup.io import faults_named, size_of_regular
+from deepsup.supervision import DeeplySupervised
+from deepsup.trainer.config import Config
+from deepsup.trainer.networks import full_name, published_weights
+from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._model import digest_of, part_of, read_model
+from deepsup.trainer.training import _checkpoint as checkpoint
+
+GONE = "gone"
+"""In place of a digest: the run to start from is no longer there."""
+
+
+PUBLISHED = "published"
+"""In place of a file: the weights that torchvision or timm publish."""
+logger = logging.getLogger("deepsup")
+
+
+def start_trunk(net: DeeplySupervised, config: Config, begun: bool = False) -> str | None:
+    """Give the trunk the weights that ``start_from`` or ``weights`` names; return their digest, None without a name.
+
+    begun: whether the training goes on from a checkpoint, so that the weights to start from may be gone.
+    """
+    given = config.network.start_from or config.network.weights
+    if given is None:
+        return None
+    if begun and (given == PUBLISHED or not Path(given).exists()):
+        return GONE
+    held = from_run(net, config, given) if config.network.start_from else from_weights(net, config, given)
+    net.trunk.load_state_dict(net.trunk.state_dict() | held)
+    return digest_of(full_name(config.network.name), held)
+
+
+def from_run(net: DeeplySupervised, config: Config, folder: str) -> dict[str, Tensor]:
+    """Return the weights of a run of the same network, without those of the last layer: its classes are others."""
+    where = f"start_from={folder}"
+    try:
+        about, tensors = read_model(RunFolder(folder))
+    except RunError as error:
+        raise RunError(f"{where}: {error}") from error
+    if (network := about["config"].get("network")) != full_name(config.network.name):
+        raise RunError(f"{where} is a run of the network {network}; expected one of {config.network.name}")
+    last = last_layer(net)
+    held, wanted = (
+        {name: tensor for name, tensor in each.items() if not name.startswith(last)}
+        for each in (part_of(tensors, "net.trunk."), net.trunk.state_dict())
+    )
+    check_fit(where, held, wanted, "the same images' shape and the same network_options")
+    return held
+
+
+def from_weights(net: DeeplySupervised, config: Config, source: str) -> dict[str, Tensor]:
+    """Return pretrained weights as far as they fit: all, or all but a last layer for other classes."""
+    name = config.network.name
+    read = published_weights(full_name(name)) if source == PUBLISHED else read_weights(Path(source))
+    wanted, last = net.trunk.state_dict(), last_layer(net)
+    held = {key: tensor for key, tensor in read.items() if not key.lower().startswith("aux")}  # not built here
+    counts = {key: tensor for key, tensor in wanted.items() if key.endswith("num_batches_tracked")}
+    held = {**counts, **held}  # files of older versions of torch have none
+    new = [key for key in wanted if key.startswith(last) and key in held and held[key].shape != wanted[key].shape]
+    if new:
+        counts_of = f"{len(held[new[0]]):,} classes there, {len(wanted[new[0]]):,} here"
+        logger.info("weights: all of %s but %s, which is new: %s", source, last[:-1], counts_of)
+        held = {key: tensor for key, tensor in held.items() if not key.startswith(last)}
+        wanted = {key: tensor for key, tensor in wanted.items() if not key.startswith(last)}
+    check_fit(f"weights={source}", held, wanted, f"weights of {name}")
+    return held
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file of safetensors, or of a state_dict that torch has saved; no code of it is run."""
+    with faults_named(path, RunError, "expected a .safetensors file or a state_dict that torch.save wrote"):
+        size_of_regular(path)
+        read: Any = load_file(path) if path.suffix == ".safetensors" else unpickled(path)
+        for key in ("state_dict", "model"):  # checkpoints of training scripts
+            read = read[key] if isinstance(read.get(key), Mapping) else read
+        tensors = {str(name).removeprefix("module."): each for name, each in read.items() if isinstance(each, Tensor)}
+        if not tensors:
+            raise ValueError("it holds no tensors by name")
+    return tensors
+
+
+def unpickled(path: Path) -> Any:
+    """Return what torch has saved in a file: a zip, or in files of old versions a row of pickles."""
+    if zipfile.is_zipfile(path):
+        checkpoint.check_zip(path)
+    read = torch.load(path, map_location="cpu", weights_only=True)
+    checkpoint.check_tensors(read)
+    return read
+
+
+def last_layer(net: DeeplySupervised) -> str:
+    """Return the beginning of the names of its weights: those of the layer that gives the scores."""
+    return next(f"{name}." for name, layer in net.trunk.named_modules() if layer is net.output_layer)
+
+
+def check_fit(where: str, held: Mapping[str, Tensor], wanted: Mapping[str, Tensor], expected: str) -> None:
+    """Refuse weights of other names or shapes, naming the first."""
+    for name in sorted(held.keys() | wanted.keys()):
+        theirs, ours = (list(each[name].shape) if name in each else "not there" for each in (held, wanted))
+        if theirs != ours:
+            raise RunError(f"{where}: its {name} is {theirs}, that of the network to train {ours}; expected {expected}")

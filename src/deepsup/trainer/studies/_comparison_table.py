@@ -1,0 +1,121 @@
+"""The runs of a comparison -> its table: errors by method and seed, the ratios between methods, and notes on them."""
+
+from collections.abc import Mapping, Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from deepsup.trainer.config import Config
+from deepsup.trainer.runs import RunFolder
+from deepsup.trainer.studies._pool import Job, failure
+from deepsup.trainer.studies._statistics import LEAST, chance_error, error_ratio, has_learned
+
+NORM = "BatchNorm"
+"""The net of the first method, without companions and with BatchNorm after its convolutions."""
+PAIRS = (
+    ("DSN-Softmax", "CNN-Softmax"), ("DSN-SVM", "CNN-SVM"), ("DSN-SVM", "CNN-Softmax"), (NORM, "CNN-Softmax"),
+    (NORM, "CNN-SVM"),
+)  # fmt: skip
+"""Methods whose errors are set in relation where both are there, each time to the second of them."""
+
+
+def result_of(job: Job) -> dict[str, Any] | None:
+    """Return the result of a run, ``failed`` in it where it diverged; None where it has not ended."""
+    run = RunFolder(job.folder)
+    if run.diverged is not None:
+        return failure(run)
+    return run.result if run.finished else None
+
+
+def summarised(config: Config, jobs: Mapping[str, Sequence[Job]], classes: int) -> dict[str, Any]:
+    """Return the table of the seeds that all methods have finished; empty if there is none.
+
+    jobs: by method, the runs of the same seeds in the same order.
+    """
+    groups = [
+        (group, results)
+        for group in zip(*jobs.values(), strict=True)
+        if all(results := [result_of(job) or {} for job in group])
+    ]
+    if not groups:
+        return {}
+    by_method = {
+        method: [(group[place], results[place]) for group, results in groups] for place, method in enumerate(jobs)
+    }
+    errors = {method: [each.get("error") for _, each in runs] for method, runs in by_method.items()}
+    table = compared(errors, [group[0].config.run.seed for group, _ in groups], classes, tested(by_method.values()))
+    for method, runs in by_method.items():
+        ended = [each for _, each in runs if "error" in each]
+        table["methods"][method] |= {
+            "lr": runs[0][0].config.optimizer.lr,
+            "runs": [job.folder.name for job, _ in runs],
+            "companions": {tap: mean(each["companions"][tap] for each in ended)
+                           for tap in (ended[0]["companions"] if ended else ())},
+        }  # fmt: skip
+    seconds = sum(each.get("seconds", 0.0) for runs in by_method.values() for _, each in runs)
+    planned = len(next(iter(jobs.values())))
+    return {**table, "planned_seeds": planned, "seconds": round(seconds, 1), "config": config.to_dict()}
+
+
+def compared(
+    errors: Mapping[str, Sequence[float | None]], seeds: Sequence[int], classes: int, test_images: int
+) -> dict[str, Any]:
+    """Return the part of the table that the errors alone give.
+
+    errors: by method, one per seed; None where the training diverged, which counts as guessing. An error of 0 counts as
+        half an image in a ratio.
+    """
+    chance, least = chance_error(classes), 50 / test_images if test_images else LEAST
+    counted = {method: [chance if error is None else error for error in each] for method, each in errors.items()}
+    methods = {
+        method: {
+            "errors": each,
+            "mean": mean(each),
+            "deviation": stdev(each) if len(each) > 1 else None,
+            "learned": [has_learned(error, classes) for error in each],
+            "diverged": [error is None for error in errors[method]],
+        }
+        for method, each in counted.items()
+    }
+    ratios = {
+        f"{ours} / {theirs}": error_ratio(counted[ours], counted[theirs], least)
+        for ours, theirs in PAIRS
+        if ours in counted and theirs in counted
+    }
+    table = {"methods": methods, "ratios": ratios, "seeds": list(seeds), "chance": chance}
+    return {**table, "notes": notes_on(table)}
+
+
+def tested(by_method: Any) -> int:
+    """Return the number of test images, 0 where no run has ended well."""
+    return next((each["test_images"] for runs in by_method for _, each in runs if "test_images" in each), 0)
+
+
+def notes_on(table: Mapping[str, Any]) -> list[str]:
+    """Return a line per method for the seeds with which it diverged, and one for those with which it did not learn."""
+    chance, lines = f"{table['chance']:.3g} % error", []
+    for method, each in table["methods"].items():
+        stuck = [not learned and not lost for learned, lost in zip(each["learned"], each["diverged"], strict=True)]
+        for hits, what in (
+            (each["diverged"], f"diverged, counted as guessing ({chance}); lower the rate"),
+            (stuck, f"did not learn (guessing has {chance}); train longer or raise the rate"),
+        ):
+            seeds = [str(seed) for seed, hit in zip(table["seeds"], hits, strict=True) if hit]
+            if seeds:
+                lines.append(f"{method}, seed{'s' if seeds[1:] else ''} {', '.join(seeds)}: {what}")
+    return lines
+
+
+def ratio_text(ratio: Mapping[str, Any]) -> str:
+    """Return a ratio of errors as text.
+
+    >>> ratio_text({"ratio": 0.617, "interval": [0.51, 0.746], "lower": 6, "pairs": 6, "p": 0.03125})
+    '0.62 times the error, 95 % interval 0.51 to 0.75, lower in 6 of 6 seeds (sign test p = 0.031)'
+    """
+    text = f"{ratio['ratio']:.2f} times the error"
+    if ratio["interval"] is None:
+        return f"{text}; one seed says nothing about chance"
+    low, high = ratio["interval"]
+    return (
+        f"{text}, 95 % interval {low:.2f} to {high:.2f}, lower in {ratio['lower']} of {ratio['pairs']} seeds (sign "
+        f"test p = {ratio['p']:.2g})"
+    )

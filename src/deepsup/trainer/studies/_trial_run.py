@@ -1,0 +1,130 @@
+"""One trial of a sweep: a run that reports its validation error after epochs, and ends early if it is not promising."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from deepsup.errors import (
+    ConfigError,
+    DivergedError,
+    NetworkError,
+    ObjectiveError,
+    SupervisionError,
+    TrainingError,
+)
+from deepsup.trainer.config import Config
+from deepsup.trainer.runs import RunFolder
+from deepsup.trainer.studies._pool import DIVERGED, train_quietly
+from deepsup.trainer.studies._study_storage import storage_of
+from deepsup.trainer.training import Callback, Training
+
+
+@dataclass(frozen=True)
+class TrialTask:
+    """A trial to train."""
+
+    storage: str
+    study: str
+    method: str
+    id: int
+    """In the storage."""
+    number: int
+    """In the study, from 0: the defaults."""
+    config: Config
+    folder: Path
+    left: float
+    """Seconds after which the run is stopped and saved. No time of day: clocks are set, and machines have their own."""
+
+    def __str__(self) -> str:
+        return f"{self.method}, trial {self.number}"
+
+
+def run_trial(task: TrialTask, threads: int, keep_memory: bool = False) -> dict[str, Any]:
+    """Train or resume a trial; return its state and, if it was trained to the end, its validation error."""
+    began, deadline = time.monotonic(), Deadline(time.monotonic() + task.left)
+
+    def ended(state: str, error: float | None = None, why: str = "") -> dict[str, Any]:
+        epochs = RunFolder(task.folder).epochs
+        seconds = round(time.monotonic() - began, 3)
+        return {"state": state, "validation_error": error, "epochs": epochs, "seconds": seconds, "why": why}
+
+    if RunFolder(task.folder).diverged is not None:
+        return ended("diverged", DIVERGED)
+    try:
+        run = train_quietly(task.config, task.folder, threads, keep_memory, [Pruning(task), deadline])
+    except PrunedError:
+        return ended("pruned")
+    except DivergedError as error:
+        return ended("diverged", DIVERGED, str(error))
+    except (SupervisionError, ObjectiveError, ConfigError, NetworkError) as error:
+        if task.number == 0:  # the config itself is wrong, not a choice of the search
+            raise
+        return ended("failed", why=str(error))
+    except TrainingError:
+        if not deadline.passed:
+            raise
+        return ended("stopped") | {"done": deadline.done, "seconds": deadline.seconds}
+    return ended("complete", run.result["validation_error"]) | {"seconds": run.result["seconds"]}
+
+
+class PrunedError(Exception):
+    """Ends the training of a trial that is not promising."""
+
+
+class Pruning(Callback):
+    """Reports the validation errors of a trial, and ends it where the pruner says so."""
+
+    def __init__(self, task: TrialTask) -> None:
+        self.id, self.storage = task.id, storage_of(task.storage)
+        pruner = pruner_of(task.config)
+        self.study = optuna.load_study(study_name=task.study, storage=self.storage, pruner=pruner)
+
+    def started(self, training: Training) -> None:  # noqa: ARG002
+        """Look at what was reported before the trial was stopped."""
+        self.decide()
+
+    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
+        """Report the error, unless a resumed trial measures it for the second time."""
+        reported = self.storage.get_trial(self.id).intermediate_values
+        if "validation_error" in record and record["epoch"] not in reported:
+            self.storage.set_trial_intermediate_value(self.id, record["epoch"], record["validation_error"])
+            self.decide()
+
+    def decide(self) -> None:
+        """End the training if the trial is not promising."""
+        trial = self.storage.get_trial(self.id)
+        if trial.intermediate_values and self.study.pruner.prune(self.study, trial):
+            raise PrunedError
+
+
+def pruner_of(config: Config) -> optuna.pruners.BasePruner:
+    """Return what ends a trial: from a third of its epochs on, a best error above the median of earlier trials."""
+    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=config.total_epochs // 3)
+
+
+class Deadline(Callback):
+    """Stops the training when the sweep's time is over; the run is saved."""
+
+    passed = False
+    done, seconds = 0.0, 0.0
+    """The share of a whole run that was trained here, and how long that took."""
+
+    def __init__(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.deadline, self.clock = deadline, clock
+
+    def started(self, training: Training) -> None:
+        """Note where and when the training starts: it may have been resumed."""
+        self.first, self.began = training.iteration, self.clock()
+
+    def step_ended(self, training: Training) -> None:
+        """Look at the clock."""
+        if self.clock() > self.deadline and not training.finished:
+            training.stop_requested = self.passed = True
+            whole = len(training.batches) * training.config.total_epochs
+            self.done, self.seconds = (training.iteration - self.first) / whole, self.clock() - self.began
