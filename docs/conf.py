@@ -19,7 +19,7 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 
 ROOT_PAGES = {"SECURITY.md": "security.md", "CONTRIBUTING.md": "contributing.md", "RESULTS.md": "results.md",
-              "CHANGELOG.md": "changelog.md", "LOG.md": "log.md", "README.md": "overview.md"}  # fmt: skip
+              "CHANGELOG.md": "changelog.md", "README.md": "overview.md"}  # fmt: skip
 """Files of the repository's root -> the pages of the site that show them."""
 
 

@@ -25,7 +25,7 @@ def supervised(net: object) -> DeeplySupervised:
 
 
 def default_alpha(net: DeeplySupervised) -> dict[str, float]:
-    """Return companion -> alpha: less for sequences [B,N,D], whose layers add to one stream and gain less (LOG.md)."""
+    """Return companion -> alpha: less for sequences [B,N,D], which gain less as their layers add up (dev/LOG.md)."""
     return {name: ALPHA_OF_SEQUENCES if net.gives_sequence(name) else ALPHA for name in net.outputs}
 
 

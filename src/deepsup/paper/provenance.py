@@ -36,7 +36,7 @@ HISTORY: dict[str, tuple[int | None, str]] = {
                          "and not judged on held-out images"),
 }  # fmt: skip
 """Target -> how many earlier versions of it had their test errors read (None: not recorded), and how settings that the
-target does not choose by itself were chosen. From LOG.md; renew an entry when a target changes after its test errors
+target does not choose by itself were chosen. From dev/LOG.md; renew an entry if a target changes after its test errors
 were seen."""
 
 

@@ -310,7 +310,7 @@ def on_the_stream(taps: list[str], blocks: list[Call], calls: list[Call], seen: 
     """Return the taps that are no residual branches; if all are, the layer whose output the first branch gets.
 
     Where the model's own forward adds a block to the stream, x + 0.3 block(x), the block returns the branch alone, and
-    a companion there pulls at a signal that the model has made small (LOG.md).
+    a companion there pulls at a signal that the model has made small (dev/LOG.md).
     """
     found = {call.name for call in calls if is_branch(call, seen)}
     if not found:

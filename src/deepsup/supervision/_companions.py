@@ -336,7 +336,7 @@ def scaled(features: Tensor, length: float) -> Tensor:
 
     The gradient sees half of the scaling. With all of it, the companion could turn the features but never lengthen
     them, and a model on a plateau stays there longer than without companions; with none of it, steps at high learning
-    rates diverge sooner (LOG.md).
+    rates diverge sooner (dev/LOG.md).
     """
     return (features * factor_to(features, length)).to(features.dtype)
 

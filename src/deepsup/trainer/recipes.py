@@ -32,7 +32,7 @@ PRINTED: dict[str, Any] = {"alpha": (1.0,), "schedule": "paper", "head_lr": 1.0,
 def quick() -> Config:
     """The main job: NIN, the paper's own net, of a quarter of its width, on 500 digits; ten seconds on a laptop.
 
-    Net, rate and budget were chosen on other digits (LOG.md); a narrow net needs less dropout.
+    Net, rate and budget were chosen on other digits (dev/LOG.md); a narrow net needs less dropout.
     """
     return Config(
         train_size=500, network="nin-mnist", network_options={"init": "he", "width": 0.25, "drop": 0.3},
@@ -233,7 +233,7 @@ def fast_cifar10() -> Config:
     """CIFAR-10, augmented, in minutes on two cores: the modern trunk, Muon, small images first.
 
     No companions: a trunk that starts as the identity and is normalized after every convolution gains nothing from them
-    (LOG.md).
+    (dev/LOG.md).
     """
     return Config(
         data="cifar10", network="fast", network_options={"widths": [64, 192, 256], "mirror": True},

@@ -1,6 +1,6 @@
 """The first 20 losses of each family of recipes: a refactoring must give them again.
 
-Renew after an intended change: ``python tests/trainer/runs/test_golden.py``, and say why in LOG.md.
+Renew after an intended change: ``python tests/trainer/runs/test_golden.py``, and say why in dev/LOG.md.
 """
 
 import json

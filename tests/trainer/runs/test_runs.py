@@ -273,7 +273,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 @pytest.mark.slow
 def test_two_processes_train_the_same_net(small: Config, tmp_path: Path) -> None:
     """No dropout, no BatchNorm, an odd batch: after 50 steps the weights agree, also through a stop."""
-    # a low rate: at 0.01 twins in one process, rows of a batch reversed, are 1e-2 apart after 50 steps (LOG.md)
+    # a low rate: at 0.01 twins in one process, rows of a batch reversed, are 1e-2 apart after 50 steps (dev/LOG.md)
     config = small.replace(
         batch_size=31, epochs=7, lr=0.001, gamma=(1.5,), network_options={"drop": 0.0}, limit_steps=50,
         checkpoint_steps=20,

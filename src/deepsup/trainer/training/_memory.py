@@ -1,7 +1,7 @@
 """Let the process keep freed memory while it trains.
 
 A training step allocates the same large blocks as the one before. glibc returns blocks above 32 MB to the system at
-once and requests them again; these page faults took a tenth of a step on the CPU (LOG.md).
+once and requests them again; these page faults took a tenth of a step on the CPU (dev/LOG.md).
 """
 
 import ctypes
