@@ -177,7 +177,7 @@ def compare(
     """
     from deepsup.cli.progress import counting
     from deepsup.trainer.runs import RunFolder, shares_line
-    from deepsup.trainer.studies import compare_methods
+    from deepsup.trainer.studies import compare_methods, excludes
     from deepsup.trainer.training import kept_memory
 
     engine, start = where.chosen(), options.base(recipe, config, _COMPARED)
@@ -196,7 +196,7 @@ def compare(
     best = _best_runs(answer)
     if best:
         lines.append("next: " + reading("evaluate", chosen.network.name, *(str(out / name) for name in best)))
-    if not all(map(_certain, answer["ratios"].values())):
+    if not all(excludes(ratio["interval"], 1) for ratio in answer["ratios"].values()):
         more = ["--methods", *methods] if methods != ("CNN-Softmax", "DSN-Softmax") else []
         more += ["--rates", *map(str, rates)] if rates else []
         more += [*engine.options(), "--seeds", str(max(6, 2 * seeds))]
@@ -258,12 +258,6 @@ def _comparison_text(answer: dict[str, Any]) -> str:
     lines = [table(["method", "test error %", "each seed", "lr", "companions' errors %"], rows), ""]
     lines += [f"{pair}: {ratio_text(each)}" for pair, each in answer["ratios"].items()]
     return "\n".join([*lines, *answer["notes"]])
-
-
-def _certain(ratio: dict[str, Any]) -> bool:
-    """Whether the interval of a ratio leaves out 1."""
-    interval = ratio["interval"]
-    return interval is not None and (interval[1] < 1 or interval[0] > 1)
 
 
 def _many(count: int, what: str) -> str:

@@ -18,7 +18,6 @@ from statistics import mean, stdev
 from typing import Any
 
 import torch
-from scipy.stats import t
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -28,6 +27,7 @@ from deepsup.paper.bench.models import CLASSES, GROUPS, LENGTH, MODELS, VOCABULA
 from deepsup.supervision import supervise
 from deepsup.trainer.data import load_data
 from deepsup.trainer.runs import environment_now
+from deepsup.trainer.studies import error_ratio, mean_test
 
 OPTIMIZERS: dict[str, Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]] = {
     "SGD 0.1": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
@@ -36,8 +36,6 @@ OPTIMIZERS: dict[str, Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]]
 }
 TRAINS = 40.0
 """Percent: a plain model with a higher error has not learned and is not counted."""
-LEAST = 0.01
-"""Percent: smaller errors count as this one in a ratio."""
 Data = tuple[Tensor, Tensor, Tensor, Tensor]
 """Training inputs and labels, test inputs and labels."""
 
@@ -213,14 +211,14 @@ def row_of(model: str, optimizer: str, errors: dict[Cell, float]) -> dict[str, A
         for on in (False, True)
     )
     trains = mean(plain) < TRAINS
-    logs = [math.log(max(with_, LEAST) / max(without, LEAST)) for with_, without in zip(ours, plain, strict=True)]
+    ratio = error_ratio(ours, plain)
     return {
         "model": model, "optimizer": optimizer, "plain": plain, "supervised": ours, "trains": trains,
         "plain_mean": mean(plain), "supervised_mean": mean(ours),
         "plain_deviation": stdev(plain) if len(plain) > 1 else None,
         "supervised_deviation": stdev(ours) if len(ours) > 1 else None,
-        "ratio": math.exp(mean(logs)),
-        "better": sum(with_ < without for with_, without in zip(ours, plain, strict=True)),
+        "ratio": ratio["ratio"],
+        "better": ratio["lower"],
         "harmless": mean(ours) <= 1.1 * mean(plain) + 1 if trains else None,
         "woken": mean(ours) < TRAINS if not trains else None,
     }  # fmt: skip
@@ -231,21 +229,17 @@ def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
     if not rows:
         return {}
     trained = [row for row in rows if row["trains"]]
-    logs = [math.log(row["ratio"]) for row in trained]
-    told: dict[str, Any] = {
+    test = mean_test([math.log(row["ratio"]) for row in trained]) if trained else None
+    return {
         "rows": len(rows),
         "trained": len(trained),
-        "geometric_mean": math.exp(mean(logs)) if logs else None,
-        "interval": None,
+        "geometric_mean": math.exp(test["mean"]) if test else None,
+        "interval": [math.exp(end) for end in test["interval"]] if test and test["interval"] else None,
         "pairs": sum(len(row["plain"]) for row in trained),
         "better": sum(row["better"] for row in trained),
         "harmed": [f"{row['model']}, {row['optimizer']}" for row in trained if not row["harmless"]],
         "woken": [f"{row['model']}, {row['optimizer']}" for row in rows if row["woken"]],
     }
-    if len(logs) > 1:
-        half = float(t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
-        told["interval"] = [math.exp(mean(logs) - half), math.exp(mean(logs) + half)]
-    return told
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:

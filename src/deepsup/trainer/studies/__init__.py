@@ -7,7 +7,18 @@ from deepsup.trainer.studies._model_comparison import compare
 from deepsup.trainer.studies._pool import pool
 from deepsup.trainer.studies._precision import with_precision
 from deepsup.trainer.studies._space import COMPANIONS
-from deepsup.trainer.studies._statistics import chance_error, has_learned, paired
+from deepsup.trainer.studies._statistics import (
+    chance_error,
+    equivalence,
+    error_ratio,
+    excludes,
+    has_learned,
+    holm,
+    least_error,
+    mean_test,
+    paired,
+    sign_test,
+)
 from deepsup.trainer.studies._study import ROUNDS, Method, Outcome, Watcher, run_study, search_jobs, widened
 from deepsup.trainer.studies._sweep import sweep
 
@@ -22,13 +33,20 @@ __all__ = [
     "chance_error",
     "compare",
     "compare_methods",
+    "equivalence",
+    "error_ratio",
+    "excludes",
     "for_method",
     "has_learned",
+    "holm",
+    "least_error",
+    "mean_test",
     "paired",
     "pool",
     "ratio_text",
     "run_study",
     "search_jobs",
+    "sign_test",
     "sweep",
     "widened",
     "with_precision",

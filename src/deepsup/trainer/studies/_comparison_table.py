@@ -7,7 +7,7 @@ from typing import Any
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import RunFolder
 from deepsup.trainer.studies._pool import Job, failure
-from deepsup.trainer.studies._statistics import LEAST, chance_error, error_ratio, has_learned
+from deepsup.trainer.studies._statistics import chance_error, error_ratio, has_learned, least_error
 
 NORM = "BatchNorm"
 """The net of the first method, without companions and with BatchNorm after its convolutions."""
@@ -64,7 +64,7 @@ def compared(
     errors: by method, one per seed; None where the training diverged, which counts as guessing. An error of 0 counts as
         half an image in a ratio.
     """
-    chance, least = chance_error(classes), 50 / test_images if test_images else LEAST
+    chance, least = chance_error(classes), least_error(test_images)
     counted = {method: [chance if error is None else error for error in each] for method, each in errors.items()}
     methods = {
         method: {

@@ -1,12 +1,14 @@
-"""Errors of two methods over the same seeds -> how they compare: the ratio seed by seed, or the difference."""
+"""Errors of two methods over the same seeds -> how they compare: ratio or difference, intervals and tests."""
 
 import math
 from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import Any
 
+from deepsup.errors import ConfigError
+
 LEAST = 0.01
-"""Percent: smaller errors count as this one in a ratio."""
+"""Percent: smaller errors count as this one in a ratio, unless the number of test images says what half of one is."""
 
 
 def chance_error(classes: int) -> float:
@@ -27,46 +29,129 @@ def has_learned(error: float, classes: int) -> bool:
     return error <= 0.9 * chance_error(classes)
 
 
+def least_error(images: int) -> float:
+    """Return the percent of half an image, as which an error of 0 counts in a ratio; LEAST if their number is unknown.
+
+    >>> least_error(10_000), least_error(0)
+    (0.005, 0.01)
+    """
+    return 50 / images if images else LEAST
+
+
+def log_ratios(ours: Sequence[float], theirs: Sequence[float], least: float = LEAST) -> list[float]:
+    """Return the logarithm of the ratio of two methods' errors, seed by seed; below 0, ours is better.
+
+    least: percent; smaller errors count as this one, since the logarithm of 0 is infinite.
+    """
+    return [math.log(max(a, least) / max(b, least)) for a, b in zip(ours, theirs, strict=True)]
+
+
 def error_ratio(ours: Sequence[float], theirs: Sequence[float], least: float = LEAST) -> dict[str, Any]:
     """Return the ratio of two methods' errors, ``ours`` to ``theirs``, seed by seed, on the log scale.
 
     least: percent; smaller errors count as this one, since the logarithm of 0 is infinite.
 
-    The answer has the geometric mean of the ratios, its 95 % interval (Student's t on the logarithms; None for one
-    seed), the number of pairs, in how many of them ours is lower, and p of the exact sign test (pairs that are equal
-    do not count). Below 1, ours is better.
+    The answer has the geometric mean of the ratios, its 95 % interval and p (``p_ratio``) by Student's t on the
+    logarithms (None for one seed), the number of pairs, in how many of them ours is lower and in how many the errors
+    are equal, and p of the exact sign test. Below 1, ours is better.
+    """
+    logs = log_ratios(ours, theirs, least)
+    test = mean_test(logs)
+    lower, equal = sum(log < 0 for log in logs), sum(log == 0 for log in logs)
+    return {
+        "ratio": math.exp(test["mean"]),
+        "interval": None if test["interval"] is None else [math.exp(end) for end in test["interval"]],
+        "p_ratio": test["p"],
+        "pairs": len(logs),
+        "lower": lower,
+        "equal": equal,
+        "p": sign_test(lower, len(logs) - lower - equal),
+    }
+
+
+def sign_test(lower: int, higher: int) -> float:
+    """Return the two-sided p of the exact sign test: how likely a split at least as uneven is for a fair coin.
+
+    Pairs that are equal count for neither side and are left out; without any other, p is 1.
+
+    >>> sign_test(6, 0), sign_test(5, 1), sign_test(0, 0)
+    (0.03125, 0.21875, 1.0)
+    """
+    pairs, fewer = lower + higher, min(lower, higher)
+    as_uneven = 2 * sum(math.comb(pairs, count) for count in range(fewer + 1))
+    return min(1.0, as_uneven / int(2**pairs))
+
+
+def equivalence(ours: Sequence[float], theirs: Sequence[float], bound: float, least: float = LEAST) -> dict[str, Any]:
+    """Return whether the errors of two methods are the same up to a factor, by two one-sided tests on the log scale.
+
+    bound: the factor, above 1, fixed before the runs; the ratio is to lie within 1 / bound and bound.
+
+    The answer has the ratio, its 90 % interval, p (the larger of the two tests' one-sided ones; None for one seed) and
+    ``equivalent``: p is at most 0.05. The interval then lies within the bounds.
     """
     from scipy import stats
 
-    pairs = list(zip(ours, theirs, strict=True))
-    logs = [math.log(max(a, least) / max(b, least)) for a, b in pairs]
-    interval = None
-    if len(logs) > 1:
-        half = float(stats.t.ppf(0.975, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
-        interval = [math.exp(mean(logs) - half), math.exp(mean(logs) + half)]
-    lower, higher = sum(a < b for a, b in pairs), sum(a > b for a, b in pairs)
-    return {
-        "ratio": math.exp(mean(logs)),
-        "interval": interval,
-        "pairs": len(pairs),
-        "lower": lower,
-        "p": float(stats.binomtest(lower, lower + higher).pvalue) if lower + higher else 1.0,
-    }
+    if not 1 < bound < math.inf:
+        raise ConfigError(f"bound={bound:g}; expected a factor above 1, such as 1.1")
+    logs = log_ratios(ours, theirs, least)
+    test = mean_test(logs, 0.90)
+    answer = {"ratio": math.exp(test["mean"]), "bound": bound, "pairs": len(logs)}
+    if test["interval"] is None:
+        return {**answer, "interval": None, "p": None, "equivalent": None}
+    error = test["error"]
+    if error:
+        nearest_bound = math.log(bound) - abs(test["mean"])
+        p = float(stats.t.sf(nearest_bound / error, len(logs) - 1))
+    else:
+        p = float(abs(test["mean"]) >= math.log(bound))
+    return {**answer, "interval": [math.exp(end) for end in test["interval"]], "p": p, "equivalent": p <= 0.05}
+
+
+def mean_test(values: Sequence[float], confidence: float = 0.95) -> dict[str, Any]:
+    """Return the mean of values, its standard error, its interval and p for a mean of 0, by Student's t.
+
+    Interval, error and p are None for one value. Values that are all equal have an interval of no width.
+    """
+    from scipy import stats
+
+    middle = mean(values)
+    if len(values) < 2:
+        return {"mean": middle, "error": None, "interval": None, "p": None}
+    error = stdev(values) / math.sqrt(len(values))
+    if error < 1e-9 * max(1.0, abs(middle)):  # rounding alone
+        return {"mean": middle, "error": 0.0, "interval": [middle, middle], "p": float(abs(middle) < 1e-9)}
+    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1)) * error
+    p = 2 * float(stats.t.sf(abs(middle) / error, len(values) - 1))
+    return {"mean": middle, "error": error, "interval": [middle - half, middle + half], "p": p}
+
+
+def excludes(interval: Sequence[float] | None, value: float) -> bool:
+    """Whether an interval leaves out a value: 1 for a ratio, 0 for a difference. No interval leaves out nothing.
+
+    >>> excludes([0.5, 0.9], 1), excludes([0.5, 1.1], 1), excludes(None, 1)
+    (True, False, False)
+    """
+    return interval is not None and not interval[0] <= value <= interval[1]
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Return the p-values of several tests, in their order, corrected for their number (Holm 1979).
+
+    The smallest is multiplied by the number of tests, the next one by one less, and so on; none falls below the one
+    before it, and none is above 1. Tests whose corrected p is at most 0.05 hold together at the level 0.05.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    corrected, least = [0.0] * len(ps), 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=lambda place: ps[place])):
+        least = max(least, min(1.0, (len(ps) - rank) * ps[place]))
+        corrected[place] = least
+    return corrected
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95) -> dict[str, Any]:
     """Return the mean difference over seeds, its interval and p (Student's t); below 0, ours is better."""
-    from scipy import stats
-
-    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-    middle = mean(differences)
-    if len(differences) < 2:
-        return {"mean": middle, "interval": None, "p": None}
-    if stdev(differences) < 1e-9:  # scipy warns, and has no p where all differences are 0
-        return {"mean": middle, "interval": [middle, middle], "p": float(abs(middle) < 1e-9)}
-    test = stats.ttest_rel(ours, theirs)
-    return {
-        "mean": middle,
-        "interval": [float(end) for end in test.confidence_interval(confidence)],
-        "p": float(test.pvalue),
-    }
+    test = mean_test([a - b for a, b in zip(ours, theirs, strict=True)], confidence)
+    return {"mean": test["mean"], "interval": test["interval"], "p": test["p"]}
