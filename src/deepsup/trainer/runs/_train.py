@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from deepsup.errors import ConfigError, DivergedError, WriteError
+from deepsup.errors import ConfigError, DivergedError, WriteError, extras_named
 from deepsup.insight import DenseMeasurement, Measurement
 from deepsup.supervision import DeeplySupervised
 from deepsup.trainer.config import Config
@@ -58,6 +58,7 @@ from deepsup.trainer.training import _checkpoint as checkpoint
 logger = logging.getLogger("deepsup")
 
 
+@extras_named("deepsup.train")
 def train(
     config: Config | None = None,
     out: str | os.PathLike[str] | None = None,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deepsup.errors import DataError, TrainingError
+from deepsup.errors import DataError, TrainingError, extras_named
 from deepsup.objective import Objective
 from deepsup.supervision import Companion, DeeplySupervised, supervise
 from deepsup.trainer.config import Config
@@ -47,6 +47,8 @@ def compare(
     per seed, ``mean``, ``deviation``; ``ratios``: the ratio of the errors with its 95 % interval; and ``notes``. A
     training that diverges counts as guessing.
     """
+    with extras_named("deepsup.compare"):
+        import scipy.stats  # noqa: F401 - the intervals need it: say so before anything is trained
     if isinstance(make_model, Config):
         raise TrainingError(
             "compare got a Config; expected a model factory; deepsup.trainer.studies.compare_methods takes a Config"
