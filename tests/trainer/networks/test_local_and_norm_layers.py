@@ -109,7 +109,7 @@ def test_unscaled_dropout() -> None:
 def test_whitening_decorrelates_the_patches_it_was_fitted_to() -> None:
     images = F.avg_pool2d(torch.randn(64, 3, 18, 18), 3, 1) * torch.tensor([1.0, 4.0, 0.5]).view(3, 1, 1)
     layer = WhiteningConv2d(3)
-    layer.fit(images, eps=0.0)
+    layer.fit_images(images, eps=0.0)
     out = layer(images)  # [64, 24, 15, 15]
     assert out.shape == (64, 24, 15, 15)
     patches = out[:, :12].transpose(0, 1).flatten(1)
@@ -122,7 +122,7 @@ def test_whitening_decorrelates_the_patches_it_was_fitted_to() -> None:
 def test_whitening_sums_up_over_parts_of_a_large_set() -> None:
     images = 5 + torch.randn(1100, 1, 6, 6)  # three parts; a mean that a careless sum would leave in
     layer = WhiteningConv2d(1)
-    layer.fit(images, eps=0.0)
+    layer.fit_images(images, eps=0.0)
     patches = F.unfold(images.double(), 2).transpose(1, 2).flatten(0, 1)
     white = patches @ layer.weight[:4].flatten(1).T.double()
     torch.testing.assert_close(white.T.cov(), torch.eye(4, dtype=torch.float64), rtol=0, atol=1e-5)

@@ -86,7 +86,7 @@ def test_the_maximum_is_that_of_a_pair():
 def test_a_mirror_reorders_the_whitened_maps(channels, kernel, fitted):
     layer, images = WhiteningConv2d(channels, kernel, mirror=True), torch.randn(4, channels, 6, 7)
     if fitted:
-        layer.fit(torch.randn(50, channels, 9, 9).cumsum(2))
+        layer.fit_images(torch.randn(50, channels, 9, 9).cumsum(2))
     assert layer.order is not None
     assert sorted(layer.order) == list(range(layer.out_channels))
     torch.testing.assert_close(layer(images.flip(3)), layer(images)[:, list(layer.order)].flip(3), rtol=0, atol=1e-4)
@@ -95,7 +95,7 @@ def test_a_mirror_reorders_the_whitened_maps(channels, kernel, fitted):
 def test_whitened_patches_of_images_and_mirror_images_are_uncorrelated():
     images = torch.randn(300, 2, 8, 8).cumsum(3)
     layer = WhiteningConv2d(2, mirror=True)
-    layer.fit(images, eps=0)
+    layer.fit_images(images, eps=0)
     both = layer(torch.cat([images, images.flip(3)]))[:, :8].permute(1, 0, 2, 3).flatten(1)
     torch.testing.assert_close(torch.cov(both), torch.eye(8), rtol=0, atol=2e-2)
 

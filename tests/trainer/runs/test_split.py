@@ -191,7 +191,7 @@ def test_whitening_and_probes_see_every_class_of_a_sorted_folder(
         for name, pixels in (("flat", np.full((28, 28), index)), ("striped", np.tile([index, 200], (28, 14)))):
             (tmp_path / "sorted" / name).mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "sorted" / name / f"{index:02}.png")
-    monkeypatch.setattr("deepsup.trainer.runs._run_data.WHITENING_IMAGES", 20)
+    monkeypatch.setattr("deepsup.trainer.runs._run_data.FITTED_IMAGES", 20)
     monkeypatch.setattr("deepsup.insight._probes.IMAGES", 20)
     config = Config(
         data=str(tmp_path / "sorted"), network="fast", network_options={"widths": [4, 4]}, epochs=1, batch_size=24,

@@ -7,7 +7,7 @@ import torch
 
 from deepsup.errors import NetworkError
 from deepsup.trainer.config import Config
-from deepsup.trainer.networks import CIFAR100_TREE, create_network, prior_penalty
+from deepsup.trainer.networks import CIFAR100_TREE, create_network
 from deepsup.trainer.recipes import find_recipe
 from deepsup.trainer.training._batches import Batches
 from deepsup.trainer.training._build import build_net
@@ -61,11 +61,10 @@ def test_a_step_adds_the_gradient_of_the_prior() -> None:
 
 
 def test_only_a_net_with_a_prior_has_a_penalty() -> None:
-    assert prior_penalty(create_network("tree-cifar100", image_size=8)) is None
-    assert prior_penalty(torch.nn.Linear(2, 2)) is None
+    assert create_network("tree-cifar100", image_size=8).training_penalty() is None
     recipe = find_recipe("tree-cifar100")
     net = create_network("tree-cifar100", image_size=8, **recipe.network.options)
-    penalty = prior_penalty(net)
+    penalty = net.training_penalty()
     assert penalty is not None
     assert penalty.item() > 0
 

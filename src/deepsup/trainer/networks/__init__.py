@@ -4,7 +4,6 @@ They do not depend on supervision. ``taps`` names the layers that conventionally
 """
 
 from deepsup.trainer.networks._fast import fit_whitening
-from deepsup.trainer.networks._norms import cap_norms, cap_rows
 from deepsup.trainer.networks._own_network import (
     Factory,
     current_folder_searched,
@@ -13,9 +12,9 @@ from deepsup.trainer.networks._own_network import (
     trusted_factory,
 )
 from deepsup.trainer.networks._registry import NetworkDescription, create_network, describe, list_networks
-from deepsup.trainer.networks._rows import Network, Published
+from deepsup.trainer.networks._rows import Network, Published, cap_norms, cap_rows
 from deepsup.trainer.networks._specs import SPECS
-from deepsup.trainer.networks._tree_prior import CIFAR100_TREE, TreePrior, prior_penalty
+from deepsup.trainer.networks._tree_prior import CIFAR100_TREE, TreePrior
 from deepsup.trainer.networks._zoo import full_name, published_weights
 from deepsup.trainer.networks.layers import (
     DropConnectLinear,
@@ -54,7 +53,6 @@ __all__ = [
     "is_file",
     "list_networks",
     "own_network",
-    "prior_penalty",
     "published_weights",
     "trusted_factory",
 ]

@@ -114,4 +114,4 @@ def fit_whitening(model: nn.Module, images: Tensor, eps: float = 5e-4) -> None:
     if not layers:
         raise NetworkError(f"{type(model).__name__} has no whitening layer to fit; expected a 'fast' network")
     for layer in layers:
-        layer.fit(images, eps)
+        layer.fit_images(images, eps)

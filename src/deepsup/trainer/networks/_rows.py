@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from deepsup.errors import NetworkError
+from deepsup.trainer.networks._numbers import number
 
 
 class MapVanishedError(Exception):
@@ -123,6 +125,8 @@ class Network(nn.Module):
     """
 
     creation: dict[str, Any] | None = None
+    capped = False
+    """Whether training caps the norms of weights after each step, as published (``--cap-norms``)."""
 
     def __init__(self, name: str, table: Rows, taps: tuple[str, ...], minimum: int, any_size: bool) -> None:
         super().__init__()
@@ -147,6 +151,26 @@ class Network(nn.Module):
         for row in self._order:
             x = getattr(self, row)(x)
         return x
+
+    def training_penalty(self) -> Tensor | None:
+        """Return the sum of the published priors on the weights; None if there is none."""
+        penalties = [
+            published.prior(self.get_parameter(f"{name}.weight"))
+            for name, published in self.published.items()
+            if published.prior is not None
+        ]
+        return torch.stack(penalties).sum() if penalties else None
+
+    def after_training_step(self) -> None:
+        """Apply the published caps, if ``capped``."""
+        if self.capped:
+            self.cap_norms()
+
+    def cap_norms(self) -> None:
+        """Scale down, in place, every filter or unit whose weights exceed their layer's published L2 cap."""
+        for name, published in self.published.items():
+            if published.cap is not None:
+                cap_rows(self.get_parameter(f"{name}.weight"), published.cap)
 
     def _check(self, images: Tensor) -> None:
         """Raise an error for images that do not fit the network."""
@@ -178,3 +202,22 @@ class Network(nn.Module):
     def extra_repr(self) -> str:
         """Return the first line of ``print(network)``."""
         return f"{self.name}: {self.in_channels}x{self.image_size}x{self.image_size} -> {self.num_classes} classes"
+
+
+def cap_norms(model: nn.Module) -> None:
+    """Scale down, in place, every filter or unit whose weights exceed their layer's published L2 cap.
+
+    Call it after each optimizer step. The caps are those in ``published`` of every ``Network`` inside ``model``,
+    so it may be wrapped; a network without caps does not change.
+    """
+    for network in model.modules():
+        if isinstance(network, Network):
+            network.cap_norms()
+
+
+@torch.no_grad()
+def cap_rows(weight: torch.Tensor, cap: float) -> None:
+    """Scale down, in place, each ``weight[i]`` whose L2 norm is above ``cap``: a filter, a unit's piece, a class."""
+    if number("cap", cap, least=0) == 0:
+        raise NetworkError("cap is 0; expected a number above 0, as a cap of 0 would erase the weights")
+    weight.renorm_(2, 0, cap)

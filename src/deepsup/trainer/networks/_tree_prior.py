@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from deepsup.errors import NetworkError
 from deepsup.trainer.networks._numbers import count, number
-from deepsup.trainer.networks._rows import Network
 
 CIFAR100_TREE: dict[str, tuple[int, ...]] = {
     "aquatic_mammals": (4, 30, 55, 72, 95),
@@ -90,18 +89,6 @@ class TreePrior(nn.Module):
         return (
             f"{len(self.size)} super-classes of {self.num_classes}, lambda1={self.lambda1:g}, lambda2={self.lambda2:g}"
         )
-
-
-def prior_penalty(model: nn.Module) -> Tensor | None:
-    """Return the sum of the priors on the weights of every ``Network`` inside ``model``; None if there is none."""
-    found = [
-        published.prior(network.get_parameter(f"{name}.weight"))
-        for network in model.modules()
-        if isinstance(network, Network)
-        for name, published in network.published.items()
-        if published.prior is not None
-    ]
-    return torch.stack(found).sum() if found else None
 
 
 def _parents(tree: Mapping[str, Sequence[int]], num_classes: int) -> list[int]:

@@ -29,7 +29,7 @@ from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._model import Model
 
 logger = logging.getLogger("deepsup")
-WHITENING_IMAGES = 5000
+FITTED_IMAGES = 5000
 
 
 def draw_data(config: Config) -> tuple[Dataset, Split | None]:
@@ -134,11 +134,11 @@ def told(part: Part, kept: Sequence[bool], note: str) -> Part:
     return left
 
 
-def whitening_images(config: Config, train: Part) -> Images:
-    """Return what a whitening layer is fitted on: a stratified sample, since a folder of images is sorted by class."""
-    if len(train) <= WHITENING_IMAGES or config.data.source in NAMED:  # shuffled already; recorded runs took the first
-        return train.images[:WHITENING_IMAGES]
-    return subset(train, WHITENING_IMAGES).images
+def images_to_fit(config: Config, train: Part) -> Images:
+    """Return what layers are fitted on: a stratified sample, since a folder of images is sorted by class."""
+    if len(train) <= FITTED_IMAGES or config.data.source in NAMED:  # shuffled already; recorded runs took the first
+        return train.images[:FITTED_IMAGES]
+    return subset(train, FITTED_IMAGES).images
 
 
 def digest(data: Dataset) -> int:

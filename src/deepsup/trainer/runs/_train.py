@@ -16,7 +16,6 @@ from deepsup.insight import DenseMeasurement, Measurement
 from deepsup.supervision import DeeplySupervised
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import Dataset
-from deepsup.trainer.networks import WhiteningConv2d, fit_whitening
 from deepsup.trainer.preprocess import fit, to_tensor
 from deepsup.trainer.runs._begin import (
     agreed_config,
@@ -34,7 +33,7 @@ from deepsup.trainer.runs._lock import owned
 from deepsup.trainer.runs._measuring import Measuring
 from deepsup.trainer.runs._model import save_model
 from deepsup.trainer.runs._run import Run
-from deepsup.trainer.runs._run_data import data_to_train, digest, whitening_images
+from deepsup.trainer.runs._run_data import data_to_train, digest, images_to_fit
 from deepsup.trainer.runs._snapshots import Snapshots
 from deepsup.trainer.runs._starting_weights import start_trunk
 from deepsup.trainer.runs._stop import StopOnSignal
@@ -47,6 +46,7 @@ from deepsup.trainer.training import (
     build_batches,
     build_net,
     device_of,
+    hooks,
     joined,
     kept_memory,
     precision_of,
@@ -125,8 +125,8 @@ class Trainer:
         torch.manual_seed(config.run.seed)
         net = build_net(config, len(self.data.classes), self.data.shape)
         check_kind(config, self.data, net)
-        if any(isinstance(layer, WhiteningConv2d) for layer in net.modules()):
-            fit_whitening(net.trunk, self.normalize(to_tensor(whitening_images(config, self.data.train))))
+        for fit_images in hooks(net.trunk, "fit_images"):
+            fit_images(self.normalize(to_tensor(images_to_fit(config, self.data.train))))
         start = start_trunk(net, config, begun=bool(checkpoint.all_steps(run.checkpoints)))
         torch.manual_seed(1_000_003 * (config.run.seed + 1) + processes.rank)  # each process its own dropout
         self.config = config = settle_layers(config, net, self.data.shape, processes)

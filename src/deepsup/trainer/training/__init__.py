@@ -4,6 +4,7 @@ from deepsup.trainer.training._batches import Batches
 from deepsup.trainer.training._build import build_batches, build_net, build_network, build_objective, device_of, taps_of
 from deepsup.trainer.training._callbacks import Callback
 from deepsup.trainer.training._distributed import Processes, joined
+from deepsup.trainer.training._hooks import hooks
 from deepsup.trainer.training._loop import Training, not_finite
 from deepsup.trainer.training._memory import kept_memory
 from deepsup.trainer.training._precision import bfloat16_on, precision_of, settle_layers, settle_precision
@@ -19,6 +20,7 @@ __all__ = [
     "build_network",
     "build_objective",
     "device_of",
+    "hooks",
     "joined",
     "kept_memory",
     "not_finite",

@@ -48,6 +48,9 @@ def build_net(
 
 def _built(config: Config, classes: int, shape: Sequence[int], factory: Factory | None) -> DeeplySupervised:
     network = build_network(config, classes, shape, factory).to(device_of(config))
+    for part in network.modules():
+        if isinstance(part, Network):
+            part.capped = config.optimizer.cap_norms
     example = torch.zeros(2, *shape, device=device_of(config))
     given = config.supervision
     companion = Companion(

@@ -23,11 +23,11 @@ from deepsup.objective import DenseTargets, Loss
 from deepsup.supervision import DeeplySupervised, DeepOutput, Shares
 from deepsup.trainer.config import Config, Phase
 from deepsup.trainer.data import IGNORED
-from deepsup.trainer.networks import cap_norms, prior_penalty
 from deepsup.trainer.training._batches import Batches
 from deepsup.trainer.training._build import build_objective, build_optimizer
 from deepsup.trainer.training._callbacks import Callback
 from deepsup.trainer.training._distributed import Processes
+from deepsup.trainer.training._hooks import hooks
 from deepsup.trainer.training._precision import precision
 from deepsup.trainer.training._rates import learning_rate, phase_at, set_rates
 
@@ -86,6 +86,8 @@ class Training:
         self.shares = torch.zeros(len(self.net.taps), 2, dtype=torch.float64)  # steps, shares
         self.objective = build_objective(self.config, self.net)
         self._whole = [end - start for start, end in self.batches.bounds()]  # images of all processes, by step
+        self._penalties = hooks(self.net.trunk, "training_penalty")
+        self._after_step = hooks(self.net.trunk, "after_training_step")
         self._phase = -1
         self._forward: Callable[[Tensor], DeepOutput] = self.net
 
@@ -181,8 +183,8 @@ class Training:
             if broken is None:
                 raise
             raise self.diverged(f"the scores of {broken} are not finite", lr) from error
-        if (penalty := prior_penalty(self.net.trunk)) is not None:
-            loss = loss._replace(total=loss.total + penalty)
+        for penalty in (hook() for hook in self._penalties):
+            loss = loss if penalty is None else loss._replace(total=loss.total + penalty)
         total = loss.total if phase.only is None else loss.companions[phase.only]
         if device.type == "cpu" and not total.isfinite():
             raise self.diverged(f"the loss is {total.item()}", lr)
@@ -194,8 +196,8 @@ class Training:
             self.gradients.note()
             self.note_shares(shares)
         self.optimizer.step()
-        if config.optimizer.cap_norms:
-            cap_norms(self.net)
+        for hook in self._after_step:
+            hook()
         if self.average is not None:
             self.average.update_parameters(self.net)
         self.note(output, loss, y)

@@ -16,7 +16,7 @@ class WhiteningConv2d(nn.Module):
 
     Every filter comes with its negative, so that a following activation loses nothing. ``weight`` is a buffer: it is in
     the ``state_dict``, but not among the parameters. The layer has no bias, so the backward pass never computes
-    the gradient of its large map (airbench learns a bias for some epochs). Until ``fit`` is called, the filters are a
+    the gradient of its large map (airbench learns a bias for some epochs). Before ``fit_images`` the filters are a
     random orthogonal basis.
 
     With ``mirror`` every filter equals its mirror image or the negative of it.
@@ -55,17 +55,17 @@ class WhiteningConv2d(nn.Module):
         return [vectors.T[odd:], vectors.T[:odd]]
 
     @torch.no_grad()
-    def fit(self, images: Tensor, eps: float = 5e-4) -> None:
+    def fit_images(self, images: Tensor, eps: float = 5e-4) -> None:
         """Set the filters from ``images`` [B, C, H, W], preprocessed as they will be in training.
 
         ``eps`` is added to the eigenvalues, so that noise in directions without variance is not amplified.
         """
-        number("eps of WhiteningConv2d.fit", eps, least=0)
+        number("eps of WhiteningConv2d.fit_images", eps, least=0)
         if not isinstance(images, Tensor):
-            raise NetworkError(f"WhiteningConv2d.fit got images of {type(images).__name__}; expected a tensor")
+            raise NetworkError(f"WhiteningConv2d.fit_images got images of {type(images).__name__}; expected a tensor")
         if images.dim() != 4 or images.shape[1] != self.in_channels or min(images.shape[2:]) < self.kernel_size:
             raise NetworkError(
-                f"WhiteningConv2d.fit got images of shape {tuple(images.shape)}; "
+                f"WhiteningConv2d.fit_images got images of shape {tuple(images.shape)}; "
                 f"expected [B, {self.in_channels}, H, W] with H and W of at least {self.kernel_size}"
             )
         covariance = self._covariance(images)
@@ -91,7 +91,7 @@ class WhiteningConv2d(nn.Module):
             )
         if number_of < 2 or not products.isfinite().all():
             raise NetworkError(
-                f"WhiteningConv2d.fit got {len(images)} images with {number_of} patches; expected at least two "
+                f"WhiteningConv2d.fit_images got {len(images)} images with {number_of} patches; expected at least two "
                 "patches, all of finite numbers"
             )
         return (products - total.outer(total) / number_of) / (number_of - 1)
