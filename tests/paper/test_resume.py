@@ -118,10 +118,10 @@ def test_the_rows_of_the_committed_record_hold() -> None:
 @pytest.mark.usefixtures("mnist")
 def test_a_candidate_that_was_found_further_holds() -> None:
     row = plan_of("fig2b-nin", "cpu", Path()).groups[0][0]
-    further = next(iter(row.method.choices.values())).replace(lr=0.01 * (1 / 3) * (1 / 3))
+    further = next(iter(row.method.choices.values())).replace(lr=0.00111)
     entry = {
-        "config": further.to_dict(), "choice": "lr0.01-third-third", "seeds": list(range(10)),
-        "search": dict.fromkeys((*row.method.choices, "lr0.01-third", "lr0.01-third-third"), 90.0),
+        "config": further.to_dict(), "choice": "lr0.00111", "seeds": list(range(10)),
+        "search": dict.fromkeys((*row.method.choices, "lr0.00333", "lr0.00111"), 90.0),
         "chosen_on": {"further": "looked further: a candidate learned"},
     }  # fmt: skip
     assert holds(row, entry)

@@ -15,7 +15,7 @@ from deepsup.paper.row_id import RowId
 from deepsup.paper.verdicts import NONE_LEARNED, ONE_LEARNED, at_chance, guessing
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import RunFolder, environment_now
-from deepsup.trainer.studies import COMPANIONS, ROUNDS, Outcome, widened
+from deepsup.trainer.studies import COMPANIONS, EXTENSIONS, Outcome, regrown
 
 Entry = dict[str, Any]
 
@@ -48,7 +48,7 @@ def told_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> Entr
         "guessing": guessing(outcome.config),
         "chosen_on": chosen_on(row) | looked_further(outcome),
         "choice": outcome.choice,
-        "search": {choice: round(error, 3) for choice, error in outcome.search.items()},
+        "search": {choice: round(mean(errors), 3) for choice, errors in outcome.search.items()},
         "companions": {tap: mean(result["companions"][tap] for result in ended) for tap in taps},
         "seconds": [result.get("seconds", 0.0) for result in outcome.results],
         "threads": [run.environment["threads"] for run in runs],
@@ -80,9 +80,9 @@ def started_from(outcome: Outcome) -> dict[str, Any]:
 
 def looked_further(outcome: Outcome) -> dict[str, Any]:
     """Return what a row's choice says where more candidates were tried because none of the planned ones learned."""
-    if not outcome.rounds:
+    if not outcome.extensions:
         return {}
-    good = learned(outcome.config, min(outcome.search.values()))
+    good = learned(outcome.config, min(map(mean, outcome.search.values())))
     return {"candidates": len(outcome.search), "further": ONE_LEARNED if good else NONE_LEARNED}
 
 
@@ -111,10 +111,8 @@ def made_on(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def holds(row: Row, entry: Entry) -> bool:
     """Whether an entry has the seeds and the candidates of a row, and the settings of the candidate it chose."""
-    method, candidates = row.method, dict(row.method.choices)
-    for _ in range(ROUNDS if "further" in entry["chosen_on"] else 0):
-        method = widened(method)
-        candidates |= method.choices
+    further = EXTENSIONS if "further" in entry["chosen_on"] else 0
+    candidates = regrown(row.method.choices, entry["search"], further)
     first = next(iter(row.method.choices.values()))
     chosen = candidates.get(entry["choice"])
     try:

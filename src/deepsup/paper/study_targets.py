@@ -79,7 +79,7 @@ def candidates(config: Config, choices: Candidates, seeds: int, **trial: int) ->
     return {
         method: Method(
             labelled(method, config), at(for_method(config, method), lrs, alphas), seeds,
-            trial=lambda given: given.replace(**trial),
+            searches=1, trial=lambda given: given.replace(**trial),
         )
         for method, (lrs, alphas) in choices.items()
     }  # fmt: skip
@@ -184,9 +184,9 @@ def pretraining(preset: str, lenet: bool = False) -> Plan:
     layers = ("conv1", "conv2") if preset == "cpu" and not nin else ("conv1", "conv2", "conv3")
     stages = {f"lr{lr:g}": greedy(joint, lr, layers, stage) for lr in plans["CNN-SVM"][0]}
     methods = {
-        RowId("DSN-SVM"): Method(labelled("DSN-SVM, joint", base), at(joint, *plans["DSN-SVM"]), 5),
-        RowId("CNN-SVM"): Method(labelled("CNN-SVM, plain", base), at(plain, *plans["CNN-SVM"]), 5),
-        RowId("greedy"): Method(labelled("greedy pre-training", base), stages, 5),
+        RowId("DSN-SVM"): Method(labelled("DSN-SVM, joint", base), at(joint, *plans["DSN-SVM"]), 5, searches=1),
+        RowId("CNN-SVM"): Method(labelled("CNN-SVM, plain", base), at(plain, *plans["CNN-SVM"]), 5, searches=1),
+        RowId("greedy"): Method(labelled("greedy pre-training", base), stages, 5, searches=1),
     }
     pairs = (("DSN-SVM", "greedy"), ("DSN-SVM", "CNN-SVM"), ("greedy", "CNN-SVM"))
     rows = tuple(Row(name, method, differs=told(whole)) for name, method in methods.items())
@@ -210,7 +210,7 @@ def hinges(preset: str, lenet: bool = False) -> Plan:
     methods = {
         RowId(method, loss=loss): Method(
             labelled(f"{method}, {name}", config),
-            at(for_method(config, method).replace(loss=loss), *choices[method]), 5,
+            at(for_method(config, method).replace(loss=loss), *choices[method]), 5, searches=1,
         )
         for method in ("DSN-SVM", "CNN-SVM") for name, (loss, choices) in losses.items()
     }  # fmt: skip
@@ -239,7 +239,7 @@ def cifar_pair(preset: str) -> Plan:
     names = (f"DSN-{loss}", f"CNN-{loss}")
     rows = tuple(
         Row(RowId(method),
-            Method(labelled(method, config), at(for_method(config, method), chosen), seeds,
+            Method(labelled(method, config), at(for_method(config, method), chosen), seeds, searches=1,
                    trial=lambda given: given.replace(**cut)),
             differs=differs)
         for method in names

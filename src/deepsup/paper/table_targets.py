@@ -44,7 +44,9 @@ def paper_row(method: str, error: float, recipe: str) -> Row:
     """Return one row of the full protocol: the recipe, with three rates to choose from."""
     config = find_recipe(recipe).replace(tensorboard=False)
     rates = [factor * config.optimizer.lr for factor in PAPER_RATES]
-    return Row(RowId(method), Method(method, at(config, rates), 3, trial=same), error, NOTES.get(method, ""))
+    return Row(
+        RowId(method), Method(method, at(config, rates), 3, searches=1, trial=same), error, NOTES.get(method, "")
+    )
 
 
 def cut(recipe: str, **more: object) -> tuple[Config, str]:
@@ -62,7 +64,7 @@ def nin_row(method: str, table_name: str, error: float | None) -> Row:
     differs += "" if method == "NIN" else AS_TRAINED
     label = f"{method}, half width"
     choices = at(for_method(config, which), rates, alphas)
-    return Row(RowId(method), Method(label, choices, 3, trial=half), error, differs)
+    return Row(RowId(method), Method(label, choices, 3, searches=1, trial=half), error, differs)
 
 
 def rival_row(method: str, error: float, recipe: str) -> Row:
@@ -70,7 +72,7 @@ def rival_row(method: str, error: float, recipe: str) -> Row:
     config, differs = cut(recipe, network_options={**find_recipe(recipe).network.options, "init": "he"})
     rates = [factor * config.optimizer.lr for factor in CPU_RATES]
     differs = "; ".join(filter(None, [differs, NOTES.get(method, "")]))
-    return Row(RowId(method), Method(method, at(config, rates), 1, trial=half), error, differs)
+    return Row(RowId(method), Method(method, at(config, rates), 1, searches=1, trial=half), error, differs)
 
 
 def same(config: Config) -> Config:

@@ -40,7 +40,7 @@ def tuned(size: int) -> tuple[Row, ...]:
     return tuple(
         Row(
             RowId(name, "fast", size=size),
-            Method(f"{name}, {size:,} images", at(each, *RATES[name]), SEEDS, start=START),
+            Method(f"{name}, {size:,} images", at(each, *RATES[name]), SEEDS, searches=1, start=START),
             differs=f"tuned for {STEPS} steps of batch {BATCH}, from a net of the other 50 classes",
             places=(Place(name, size, look="DSN-Softmax" if name == WITH else "CNN-Softmax"),),
         )

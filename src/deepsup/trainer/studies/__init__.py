@@ -3,6 +3,7 @@
 from deepsup.trainer.studies._compare import METHODS, compare_methods, for_method
 from deepsup.trainer.studies._comparison_table import ratio_text
 from deepsup.trainer.studies._engine import Engine
+from deepsup.trainer.studies._grid import regrown
 from deepsup.trainer.studies._model_comparison import compare
 from deepsup.trainer.studies._pool import pool
 from deepsup.trainer.studies._precision import with_precision
@@ -19,13 +20,13 @@ from deepsup.trainer.studies._statistics import (
     paired,
     sign_test,
 )
-from deepsup.trainer.studies._study import ROUNDS, Method, Outcome, Watcher, run_study, search_jobs, widened
+from deepsup.trainer.studies._study import EXTENSIONS, Method, Outcome, Watcher, quarter, run_study, search_jobs
 from deepsup.trainer.studies._sweep import sweep
 
 __all__ = [
     "COMPANIONS",
+    "EXTENSIONS",
     "METHODS",
-    "ROUNDS",
     "Engine",
     "Method",
     "Outcome",
@@ -43,11 +44,12 @@ __all__ = [
     "mean_test",
     "paired",
     "pool",
+    "quarter",
     "ratio_text",
+    "regrown",
     "run_study",
     "search_jobs",
     "sign_test",
     "sweep",
-    "widened",
     "with_precision",
 ]

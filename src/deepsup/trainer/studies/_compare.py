@@ -26,7 +26,6 @@ from deepsup.trainer.studies._study import (
     Running,
     Watcher,
     check_one_rate,
-    choose,
     final_jobs,
     search,
     search_jobs,
@@ -63,8 +62,8 @@ def compare_methods(
     config: data, network, budget and the companions' settings; loss and taps are the methods' own.
     methods: CNN-Softmax, DSN-Softmax, CNN-SVM, DSN-SVM, or ``paper`` for these four; BatchNorm for the net of the first
         method without companions and with BatchNorm after its convolutions.
-    rates: learning rates to choose from, for each method, by the error of the first seed on validation images; the test
-        set is not read for it. Without them every method has the learning rate of the config.
+    rates: learning rates to choose from, for each method, by the mean error of three seeds on validation images; the
+        test set is not read for it. Without them every method has the learning rate of the config.
     jobs: processes to train in at a time. A comparison that was stopped goes on with the runs that are missing.
     engine: where to train, in place of ``jobs``: on a Ray cluster, for example.
     watch: called with what has ended, how many have, and how many there are.
@@ -93,9 +92,8 @@ def compare_methods(
         studied = methods_of(config, names, rates, seeds)
         tried = [job for method in studied for job in search_jobs(method, folder)]
         run = Running(lambda *given: run_with(workers, folder, *given), watch, len(tried) + len(studied) * seeds)
-        chosen = search(studied, tried, folder, run, lambda *_: True)
-        finals = {each.method.name: list(final_jobs(each.method, choose(each.method, each.scores), folder))
-                  for each in chosen}  # fmt: skip
+        chosen = search(studied, tried, folder, run, extensions=0)
+        finals = {each.method.name: list(final_jobs(each.method, each.choice, folder)) for each in chosen}
         check_below(folder, [job for jobs in finals.values() for job in jobs])
         groups = [list(map(whole, group)) for group in zip(*finals.values(), strict=True)]  # one per seed
         try:
@@ -105,6 +103,8 @@ def compare_methods(
         finally:
             table = summarised(config, finals, classes)
             if table:
+                table["notes"] += [f"{each.method.name}: {edge} --rates; the best may lie beyond"
+                                   for each in chosen for edge in each.edges]  # fmt: skip
                 write_whole(folder / "comparison.json", (json.dumps(table, indent=2) + "\n").encode())
     return table
 

@@ -10,13 +10,13 @@ from deepsup.errors import ConfigError, TrainingError
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import load_data
 from deepsup.trainer.runs import default_name
+from deepsup.trainer.studies._grid import SIDES, beyond, line_of, on_edges, sides_of
 from deepsup.trainer.studies._pool import Job, RunAll
+from deepsup.trainer.studies._statistics import chance_error, has_learned
 
 Watcher = Callable[[str, int, int], None]
-Learned = Callable[[Config, float], bool]
-"""A config and its validation error in percent -> whether the net has learned."""
-ROUNDS = 2
-"""How often a method that has not learned gets more candidates."""
+EXTENSIONS = 4
+"""How often the grid of a method grows at most."""
 
 
 @dataclass(frozen=True)
@@ -27,31 +27,52 @@ class Method:
     choices: Mapping[str, Config]
     """A short name -> the config; a single one needs no choosing."""
     seeds: int = 3
-    searches: int = 1
+    searches: int = 3
     """How many seeds judge a choice."""
     trial: Callable[[Config], Config] = lambda config: config
-    """Turns a config into a cheaper one to choose by."""
+    """Turns a config into a cheaper one to choose by, such as ``quarter``."""
     start: Config | None = None
     """The run that each of its runs starts from: trained once per seed, also for other methods that start from it."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one method."""
+    """The result of one method. A run that diverged counts as guessing, in the choice and among the errors."""
 
     method: str
     choice: str
     config: Config
     """Of the first seed."""
-    search: dict[str, float]
-    """Choice -> its mean validation error in percent, 101 where it diverged; empty where there was no choice."""
+    search: dict[str, list[float]]
+    """Choice -> its validation errors in percent, one per seed; empty where there was no choice."""
     jobs: list[Job]
     results: list[dict[str, Any]]
     """One per job: ``result.json``, or ``failed`` with the reason where the training diverged."""
-    rounds: int = 0
-    """How often more candidates were tried because none had learned."""
     starts: list[tuple[Job, dict[str, Any]]] = field(default_factory=list)
     """One per job that starts from another run: that run and its result."""
+    candidates: Mapping[str, Config] = field(default_factory=dict)
+    """All that was chosen from: the method's choices, and those by which the grid grew."""
+    chance: float = 100.0
+    """The error of guessing in percent."""
+    extensions: int = 0
+    """How often the grid grew."""
+    edges: tuple[str, ...] = ()
+    """What was chosen on an edge of the grid, in words: "lr 0.1 is the highest of 7"; the grid had grown as often as
+    it may, or another setting than the learning rate is meant."""
+    diverged: dict[str, int] = field(default_factory=dict)
+    """Choice -> how many of its trainings diverged, where any did."""
+    choosing_seconds: float = 0.0
+    """Of training, in all trainings that judged candidates."""
+
+    @property
+    def errors(self) -> list[float]:
+        """The test error of every seed in percent; where the training diverged, that of guessing."""
+        return [self.chance if "failed" in result else result["error"] for result in self.results]
+
+    @property
+    def seconds(self) -> float:
+        """Of training, in the runs of all seeds."""
+        return sum(float(result.get("seconds", 0)) for result in self.results)
 
 
 @dataclass
@@ -59,14 +80,65 @@ class Chosen:
     """A method while its settings are chosen."""
 
     method: Method
+    chance: float
+    """The error of guessing in percent: what a training that diverged counts as."""
+    classes: int
     scores: dict[str, list[float]] = field(default_factory=dict)
     """Choice -> its validation errors."""
-    rounds: int = 0
+    diverged: dict[str, int] = field(default_factory=dict)
+    """Choice -> how many of its trainings diverged."""
+    seconds: float = 0.0
+    extensions: int = 0
+
+    def note(self, choice: str, result: Mapping[str, Any]) -> None:
+        """Take the result of one training into account."""
+        lost = "failed" in result
+        self.scores.setdefault(choice, []).append(self.chance if lost else result["validation_error"])
+        self.seconds += result.get("seconds", 0.0)
+        if lost:
+            self.diverged[choice] = self.diverged.get(choice, 0) + 1
 
     @property
-    def best(self) -> float:
-        """The lowest mean validation error so far."""
-        return min(map(mean, self.scores.values()))
+    def best(self) -> str:
+        """The candidate with the lowest mean validation error; of those that are equal one inside the grid."""
+        inside = self.method.choices
+        return min(self.scores, key=lambda choice: (mean(self.scores[choice]), len(sides_of(inside, choice))))
+
+    @property
+    def choice(self) -> str:
+        """The best candidate, or the only one. Where all trainings have diverged there is none."""
+        if not self.scores:
+            return next(iter(self.method.choices))
+        if sum(self.diverged.values()) == sum(map(len, self.scores.values())):
+            raise TrainingError(
+                f"{self.method.name} diverges at every rate tried; expected one that trains; give lower --rates"
+            )
+        return self.best
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """What the choice has on an edge of the grid, in words."""
+        return tuple(on_edges(self.method.choices, self.choice)) if self.scores else ()
+
+    def further(self) -> dict[str, Config]:
+        """Return the candidates beyond the edge at which the best one is; beyond both edges if none has learned.
+
+        There is nothing to find above a rate at which every training diverges.
+        """
+        if not self.scores:
+            return {}
+        candidates, best = self.method.choices, self.best
+        if has_learned(mean(self.scores[best]), self.classes):
+            ends = [(best, side) for side in sides_of(candidates, best)]
+        else:
+            line = line_of(candidates, best)
+            ends = [*zip((line[0], line[-1]), SIDES, strict=True)] if len(line) > 1 else []
+        lost = {name for name, times in self.diverged.items() if times == len(self.scores[name])}
+        more: dict[str, Config] = {}
+        for name, side in ends:
+            if side == "lowest" or name not in lost:
+                more |= beyond(candidates, name, side)
+        return more
 
 
 @dataclass
@@ -91,19 +163,20 @@ def run_study(
     folder: Path,
     run_all: RunAll,
     watch: Watcher = lambda *_: None,
-    learned: Learned = lambda *_: True,
+    extensions: int = EXTENSIONS,
 ) -> list[Outcome]:
     """Choose for every method on validation images, then train all its seeds on all images and read the test set once.
 
     Runs that ``folder`` already has are not trained again. ``watch`` is called with the run that has ended, how many
-    have, and how many there are. A method of which no candidate has ``learned`` gets more of them.
+    have, and how many there are. Where the best learning rate of a method is the lowest or the highest of its grid, or
+    none has learned, the grid grows by its own factor, at most ``extensions`` times.
     """
     starts = {job.folder: job for method in methods for job in start_jobs(method, folder)}
     tried = [job for method in methods for job in search_jobs(method, folder)]
     run = Running(run_all, watch, len(starts) + len(tried) + sum(method.seeds for method in methods))
     begun = run_starts(list(starts.values()), run) if starts else {}
-    searches = search(methods, tried, folder, run, learned)
-    finals = [list(final_jobs(each.method, choose(each.method, each.scores), folder)) for each in searches]
+    searches = search(methods, tried, folder, run, extensions)
+    finals = [list(final_jobs(each.method, each.choice, folder)) for each in searches]
     results = iter(run([job for jobs in finals for job in jobs]))
     return [outcome_of(each, jobs, [next(results) for _ in jobs], folder, begun)
             for each, jobs in zip(searches, finals, strict=True)]  # fmt: skip
@@ -113,10 +186,21 @@ def outcome_of(
     search: Chosen, jobs: list[Job], results: list[dict[str, Any]], folder: Path, begun: Mapping[Path, dict[str, Any]]
 ) -> Outcome:
     """Return what one method gave."""
-    means = {choice: mean(each) for choice, each in search.scores.items()}
-    starts = [(job, begun[job.folder]) for job in start_jobs(search.method, folder)][: len(jobs)]
-    first = jobs[0]
-    return Outcome(search.method.name, first.choice, first.config, means, jobs, results, search.rounds, starts)
+    return Outcome(
+        method=search.method.name,
+        choice=search.choice,
+        config=jobs[0].config,
+        search=search.scores,
+        jobs=jobs,
+        results=results,
+        starts=[(job, begun[job.folder]) for job in start_jobs(search.method, folder)][: len(jobs)],
+        candidates=search.method.choices,
+        chance=search.chance,
+        extensions=search.extensions,
+        edges=search.edges,
+        diverged=search.diverged,
+        choosing_seconds=search.seconds,
+    )
 
 
 def run_starts(jobs: Sequence[Job], run: Running) -> dict[Path, dict[str, Any]]:
@@ -129,43 +213,56 @@ def run_starts(jobs: Sequence[Job], run: Running) -> dict[Path, dict[str, Any]]:
 
 
 def search(
-    methods: Sequence[Method], tried: Sequence[Job], folder: Path, run: Running, learned: Learned
+    methods: Sequence[Method], tried: Sequence[Job], folder: Path, run: Running, extensions: int
 ) -> list[Chosen]:
-    """Judge every candidate; where none of a method has learned, go on with lower and higher rates."""
-    found = {method.name: Chosen(method) for method in methods}
-    note(found, tried, run(tried))
-    for _ in range(ROUNDS):
-        stuck = [each for each in found.values() if each.scores and not learned(first_of(each.method), each.best)]
-        more: list[Job] = []
-        for each in stuck:
-            before = each.method
-            each.method, each.rounds = widened(before), each.rounds + 1
-            more += [job for job in search_jobs(each.method, folder) if job.choice not in before.choices]
+    """Judge every candidate; as long as the best rate of a method is on an edge, go on beyond it."""
+    classes: dict[str, int] = {}
+    found: dict[str, Chosen] = {}
+    for method in methods:
+        data = first_of(method).data
+        if data.source not in classes:
+            classes[data.source] = len(load_data(data.source, image_size=data.image_size).classes)
+        found[method.name] = Chosen(method, chance_error(classes[data.source]), classes[data.source])
+    more = list(tried)
+    for left in range(extensions, -1, -1):
+        for job, result in zip(more, run(more) if more else (), strict=True):
+            found[job.method].note(job.choice, result)
+        more = []
+        for each in found.values() if left else ():
+            beyond_edge = each.further()
+            if beyond_edge:
+                before, each.extensions = each.method, each.extensions + 1
+                each.method = replace(before, choices={**before.choices, **beyond_edge})
+                more += [job for job in search_jobs(each.method, folder) if job.choice in beyond_edge]
         run.total += len(more)
-        if more:
-            note(found, more, run(more))
+        if not more:
+            break
     return list(found.values())
 
 
-def note(found: Mapping[str, Chosen], jobs: Sequence[Job], results: Sequence[Mapping[str, Any]]) -> None:
-    """Add the validation errors of candidates to their methods."""
-    for job, result in zip(jobs, results, strict=True):
-        found[job.method].scores.setdefault(job.choice, []).append(result["validation_error"])
+def quarter(config: Config, most: int = 10_000) -> Config:
+    """Return a config to choose by: a quarter of the epochs, annealed within them, on at most ``most`` images.
 
+    Schedules go by the share of training that is done; epochs at which a rate is divided move to a quarter.
+    """
 
-def widened(method: Method) -> Method:
-    """Return the method with more candidates: a third of its lowest learning rate, and three times its highest."""
-    rates = {name: config.optimizer.lr for name, config in method.choices.items()}
-    low, high = min(rates.values()), max(rates.values())
-    more = {f"{name}-third": times(method.choices[name], 1 / 3) for name, lr in rates.items() if lr == low}
-    more |= {f"{name}-triple": times(method.choices[name], 3) for name, lr in rates.items() if lr == high}
-    return replace(method, choices={**method.choices, **more})
+    def short(epochs: int) -> int:
+        return max(1, round(epochs / 4))
 
+    def moved(stops: tuple[int, ...], epochs: int) -> tuple[int, ...]:
+        return tuple(max(min(stop, 1), stop * short(epochs) // epochs) for stop in stops)
 
-def times(config: Config, factor: float) -> Config:
-    """Return a config with all learning rates multiplied."""
-    phases = tuple(replace(phase, lr=phase.lr * factor) for phase in config.run.phases)
-    return config.replace(lr=config.optimizer.lr * factor, phases=phases)
+    given = config.run
+    available = len(load_data(config.data.source, image_size=config.data.image_size).train)
+    return config.replace(
+        epochs=short(given.epochs),
+        phases=tuple(
+            replace(phase, epochs=short(phase.epochs), anneal_at=moved(phase.anneal_at, phase.epochs))
+            for phase in given.phases
+        ),
+        anneal_at=moved(config.optimizer.anneal_at, given.epochs),
+        train_size=config.data.train_size if (config.data.train_size or available) <= most else most,
+    )
 
 
 def first_of(method: Method) -> Config:
@@ -226,16 +323,6 @@ def check_one_rate(config: Config, verb: str) -> None:
             f"anneal={config.optimizer.anneal}, select={config.run.select}, {len(config.run.phases)} phases; expected "
             f"anneal step, triangular or cosine, and select last"
         )
-
-
-def choose(method: Method, scores: Mapping[str, Sequence[float]]) -> str:
-    """Return the choice with the lowest mean validation error; the first of those that are equal."""
-    if not scores:
-        return next(iter(method.choices))
-    best = min(scores, key=lambda choice: mean(scores[choice]))
-    if mean(scores[best]) > 100:
-        raise TrainingError(f"{method.name} diverges at every rate tried; expected one that trains; give lower --rates")
-    return best
 
 
 def final_jobs(method: Method, choice: str, folder: Path) -> Iterator[Job]:
