@@ -24,7 +24,7 @@ from deepsup.paper.bench.suite import FULL, QUICK, Amount, Bench
 from deepsup.trainer.data import Dataset
 from deepsup.trainer.runs._folder import RunFolder
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 PROMISED = [
     "loop_over_tutorial",
     "loop_over_lightning",

@@ -23,7 +23,7 @@ from deepsup.trainer.preprocess._steps import GCN, LCN, Standardize
 from deepsup.trainer.runs._run import Preprocess
 
 NODE = shutil.which("node")
-SCRIPT = Path(deepsup.__file__).parent / "demo" / "interpreter.js"
+SCRIPT = Path(deepsup.__file__).parent / "trainer" / "demo" / "interpreter.js"
 RUN = """
 const Interpreter = require(process.argv[1]);
 const given = JSON.parse(require("fs").readFileSync(0));

@@ -35,7 +35,7 @@ def pasted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
         seen.update(config=config, out=out, **rest)
         raise StopError
 
-    monkeypatch.setattr(deepsup.trainer.studies, "compare", caught)
+    monkeypatch.setattr(deepsup.trainer.studies, "compare_methods", caught)
 
     def paste(command: str) -> dict[str, Any]:
         name, *words = shlex.split(command)
@@ -82,10 +82,10 @@ def test_your_own_images_with_the_same_net(pasted: Callable[[str], dict[str, Any
     assert compare_own({"config": {}}) == "deepsup compare --data FOLDER --image-size 32 --out runs/mine"
     seen = pasted(compare_own({"config": OWN.to_dict()}))
     wanted = Config(data="FOLDER", image_size=48, network=OWN.network.name, network_options=OWN.network.options,
-                    taps=OWN.supervision.taps)  # fmt: skip
+                    taps=OWN.supervision.taps, amp="auto")  # fmt: skip
     assert seen["config"] == wanted
     seen = pasted(compare_own({"config": OTHER.to_dict()}))
-    assert seen["config"] == Config(data="FOLDER", image_size=32, network="fast")
+    assert seen["config"] == Config(data="FOLDER", image_size=32, network="fast", amp="auto")
 
 
 def test_no_more_images_than_there_are() -> None:

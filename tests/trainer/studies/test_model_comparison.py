@@ -55,7 +55,7 @@ def test_a_divergence_counts_as_guessing() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"make_model": deepsup.Config()}, "deepsup.trainer.studies._compare takes a Config"),
+        ({"make_model": deepsup.Config()}, "deepsup.trainer.studies.compare_methods takes a Config"),
         ({"seeds": 0}, "seeds=0"),
         ({"train_data": iter([])}, "train_data is list_iterator; expected"),
         ({"test_data": (torch.zeros(3, 6), torch.zeros(2).long())}, "test_data has 3 inputs and 2 labels"),
