@@ -15,6 +15,7 @@ import pytest
 import deepsup
 import deepsup.cli.app as app_module
 from deepsup.cli import main
+from deepsup.cli.help import GROUPS
 from deepsup.errors import DataError
 
 
@@ -228,8 +229,10 @@ def test_alone_it_prints_the_help(capsys):
     alone = capsys.readouterr().out
     assert main(["--help"]) == 0
     assert capsys.readouterr().out == alone
-    order = [alone.index(f"• {name}") for name in ("train", "compare", "reproduce", "doctor")]
+    order = [alone.index(f"\n{each}:") for each in GROUPS] + [alone.index("\n  bench ")]
     assert order == sorted(order)
+    for verb in app_module._verbs:
+        assert alone.count(f"\n  {verb} ") == 1
 
 
 def test_the_version_is_that_of_the_package(capsys):

@@ -12,35 +12,59 @@ from pathlib import Path
 import pytest
 
 from deepsup.cli import app, main, settings
+from deepsup.cli import help as help_
 from deepsup.cli.run_commands import _INSTEAD
 from deepsup.paper.listing import FILE, listing
 from deepsup.trainer.config import GROUPS, PLACES, Config, settings_of
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {each.name: each for group in GROUPS.values() for each in settings_of(group) if each.name != "phases"}
-VERBS = ["train", "compare", "evaluate", "predict", "sweep", "report", "inspect", "demo", "export", "data list",
-         "data get", "data check", "networks", "reproduce", "bench", "harm", "exits", "doctor"]  # fmt: skip
+VERBS = [verb for group in help_.GROUPS.values() for verb in group]
 
 
-def help_of(verb: str, capsys: pytest.CaptureFixture) -> str:
-    assert main([*verb.split(), "--help"]) == 0
+def help_of(verb: str, capsys: pytest.CaptureFixture, option: str = "--help-all") -> str:
+    assert main([*verb.split(), option]) == 0
     return " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("verb", ["train", "compare", "sweep"])
+def test_the_short_help_has_what_people_change_and_three_examples(verb: str, capsys: pytest.CaptureFixture) -> None:
+    assert main([verb, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) < 80
+    assert f"All options: deepsup {verb} --help-all" in text
+    examples = re.findall(r"^  (deepsup .*)$", text, re.MULTILINE)
+    assert len(examples) == 3
+    for each in examples:
+        assert callable(app._parse(shlex.split(each)[1:]))
+    shown, every = (set(re.findall(r"^\W*(--[a-z-]+)", page, re.MULTILINE)) for page in (text, full(verb, capsys)))
+    assert {"--data", "--network", "--lr", "--epochs", "--json"} <= shown < every
+    assert len(shown) <= 20
+
+
+def full(verb: str, capsys: pytest.CaptureFixture) -> str:
+    assert main([verb, "--help-all"]) == 0
+    return capsys.readouterr().out
 
 
 def option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+@pytest.mark.parametrize("asked", ["--help", "--help-all"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_option_of_every_verb_is_explained_and_has_a_default(verb: str, capsys: pytest.CaptureFixture) -> None:
-    text = help_of(verb, capsys)
+def test_every_option_of_every_verb_is_explained_and_has_a_default(
+    verb: str, asked: str, capsys: pytest.CaptureFixture
+) -> None:
+    text = help_of(verb, capsys, asked).partition("All options: ")
+    text = text[2] or text[0]
     assert "{None}" not in text
     assert "{True,False}" not in text
     assert "(default: None)" not in text
     assert not re.search(r"\b(STR|PATH)\b", text.replace("NAME|PATH", ""))
     options = re.findall(r" (--[a-z][a-z-]+)", text)
     assert "--json" in options
-    for each in set(options) - {"--help"} - {name for name in options if name.startswith("--no-")}:
+    for each in set(options) - {"--help", "--help-all"} - {name for name in options if name.startswith("--no-")}:
         assert re.search(rf" {each}\b.*?\(default: ", text), each
 
 
@@ -117,12 +141,17 @@ def test_booleans_are_flags_and_the_old_spelling_still_works(name: str, monkeypa
 
 
 def test_every_kind_of_setting_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = "--alpha 0.1 0.2 --taps a b --train-size 5 --lr 1e-3 --pool 4 --network-options drop=0.3 widths=[1,2] a=b"
+    words = "--alpha 0.1 0.2 --at a b --train-size 5 --lr 1e-3 --pool 4 --network-options drop=0.3 widths=[1,2] a=b"
     config = parsed(*words.split(), "--hidden", "--loss", "softmax", monkeypatch=monkeypatch)
     assert (config.objective.alpha, config.supervision.taps) == ((0.1, 0.2), ("a", "b"))
     assert (config.data.train_size, config.optimizer.lr) == (5, 0.001)
     assert (config.supervision.pool, config.supervision.hidden, config.objective.loss) == ("4", (), "softmax")
     assert config.network.options == {"drop": 0.3, "widths": [1, 2], "a": "b"}
+
+
+def test_older_names_of_settings_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "--taps conv1 conv2 --learning-rate=0.5"
+    assert parsed(*words.split(), monkeypatch=monkeypatch) == Config(at=("conv1", "conv2"), lr=0.5)
 
 
 def test_a_schedule_of_earlier_versions_is_still_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +196,8 @@ def test_the_commands_of_the_docs_are_commands(command: str) -> None:
 
 def test_every_verb_has_its_line_in_the_docs() -> None:
     page = (ROOT / "docs" / "cli.md").read_text()
-    assert re.findall(r"^\| `([a-z ]+)` \|", page, re.MULTILINE) == VERBS == list(app._verbs)
+    assert re.findall(r"^\| `([a-z ]+)` \|", page, re.MULTILINE) == VERBS
+    assert set(VERBS) == set(app._verbs)
     for verb in VERBS:
         assert f"`deepsup {verb}" in page
 

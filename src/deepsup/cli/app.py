@@ -26,7 +26,9 @@ from tyro.conf import DisallowNone, FlagCreatePairsOff, OmitArgPrefixes, arg
 from tyro.extras import SubcommandApp
 
 import deepsup
+from deepsup.cli import help as help_
 from deepsup.cli import mistakes
+from deepsup.cli.help import Short
 from deepsup.cli.mistakes import Function
 from deepsup.errors import DeepsupError, extras_named
 from deepsup.io import printable
@@ -45,10 +47,13 @@ for _name, _help in _GROUPS.items():
     _app.command(_groups[_name], name=_name, help=_help)
 
 
-def verb(name: str, instead: Mapping[str, str] | None = None) -> Callable[[Function], Function]:
+def verb(
+    name: str, instead: Mapping[str, str] | None = None, short: Short | None = None
+) -> Callable[[Function], Function]:
     """Mark a function as a verb, ``"train"``, or as a verb of a group, ``"data get"``.
 
     instead: for options that the verb does not have but people expect, what to do instead.
+    short: what ``--help`` shows where that is not everything; then ``--help-all`` shows everything.
     """
     *group, last = name.split()
 
@@ -59,7 +64,7 @@ def verb(name: str, instead: Mapping[str, str] | None = None) -> Callable[[Funct
             return functools.partial(function, *args, **kwargs)
 
         (_groups[group[0]] if group else _app).command(name=last)(note)
-        _verbs[name] = mistakes.Verb(function, instead or {})
+        _verbs[name] = mistakes.Verb(function, instead or {}, short)
         return function
 
     return register
@@ -116,15 +121,20 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def _parse(words: Sequence[str]) -> Callable[[], int | None]:
     """Return the call that the words ask for; a mistake becomes one line instead of the parser's box."""
     said = io.StringIO()
+    words = mistakes.with_current_verb(words)
     name = mistakes.find(words, _verbs)
     if words[:1] == ["--tyro-print-completion"] and words[1:] not in (["bash"], ["zsh"], ["fish"]):
         raise DeepsupError(f"{words[0]} got {' '.join(words[1:]) or 'no shell'}; expected bash, zsh or fish")
+    if not words or words[0] in ("-h", "--help", "--help-all"):
+        return lambda: show({}, help_.overview(_verbs), json=False)
     try:
+        if name and (short := _verbs[name].short) and not {"-h", "--help"}.isdisjoint(words):
+            help_.print_short(name, _verbs[name], short)
         with contextlib.redirect_stderr(said):
             call: Callable[[], int | None] = _app.cli(
                 prog="deepsup",
                 description="Deep supervision for any PyTorch model.",
-                args=mistakes.modern(words, _verbs[name]) if name else list(words) or ["--help"],
+                args=mistakes.modern(words, _verbs[name]) if name else list(words),
                 config=(DisallowNone, OmitArgPrefixes),
             )
     except SystemExit as end:

@@ -1,4 +1,4 @@
-"""``deepsup bench`` and ``deepsup harm``: speed and errors, compared with what a user would write instead."""
+"""``deepsup bench``: speed, or the errors of small models, compared with what a user would write instead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import arg
+from tyro.conf import Positional, arg
 
 from deepsup.cli.app import Flag, show, table, verb
 from deepsup.errors import ConfigError, RunError, nearest
@@ -18,21 +18,50 @@ _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default:
 
 @verb("bench")
 def bench(
+    what: Annotated[str, Positional, arg(metavar="[speed|harm]")] = "speed",
     quick: Flag = False,
-    out: _File = None,
     page: _File = None,
     table: _File = None,
+    seeds: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 5)")] = None,
+    groups: Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")] = (),
+    jobs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1)")] = None,
+    out: Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none; harm: runs/harm.json)")] = None,
     json: Flag = False,
 ) -> None:
-    """Measure speed beside the tutorial's loop, Lightning and skorch, the cost of companions, and the machine's limit.
+    """Measure the speed of training, or (bench harm) what default companions do to the errors of small models.
+
+    Speed: beside the tutorial's loop, Lightning and skorch; the cost of companions; the machine's limit.
+
+    Harm: models of 26 kinds with and without companions, under three optimizers, in a plain PyTorch loop on 500
+    embedded digits (one on synthetic texts). It takes about 80 minutes on two cores. If stopped, it continues with the
+    missing trainings. Its older name is deepsup harm.
 
     Args:
-        quick: measure fewer rounds, in under 5 minutes on two cores
-        out: JSON file that gets the answer too
-        page: Markdown page that gets the table too, between its lines "bench: begin" and "bench: end"
-        table: answer of an earlier --out, whose table is shown in place of a measurement
+        what: what to measure: speed or harm
+        quick: speed: measure fewer rounds, in under 5 minutes on two cores
+        page: speed: Markdown page that gets the table too, between its lines "bench: begin" and "bench: end"
+        table: speed: answer of an earlier --out, whose table is shown in place of a measurement
+        seeds: harm: seeds per model and optimizer
+        groups: harm: groups of models to train: nine-kinds, plain-nets, others
+        jobs: harm: number of trainings at a time, one thread each
+        out: JSON file that gets the answer too; harm keeps its trainings beside it, in a file that ends in .jsonl
         json: print one JSON object
     """
+    only: dict[str, dict[str, object]] = {"speed": {"--quick": quick, "--page": page, "--table": table},
+            "harm": {"--seeds": seeds, "--groups": groups, "--jobs": jobs}}  # fmt: skip
+    if what not in only:
+        raise ConfigError(f"bench {what!r}; {nearest(what, only)}")
+    other = next(name for name in only if name != what)
+    if given := [option for option, value in only[other].items() if value]:
+        raise ConfigError(f"bench {what} with {given[0]}; that is an option of bench {other}")
+    if what == "harm":
+        _harm(5 if seeds is None else seeds, groups, 1 if jobs is None else jobs, out or Path("runs/harm.json"), json)
+    else:
+        _speed(quick, page, table, out, json)
+
+
+def _speed(quick: bool, page: Path | None, table: Path | None, out: Path | None, json: bool) -> None:
+    """Measure speed, or show what was measured."""
     from deepsup.paper import bench as answers
 
     if page is not None:
@@ -81,26 +110,8 @@ def _text(answer: dict[str, Any]) -> str:
     )
 
 
-@verb("harm")
-def harm(
-    seeds: int = 5,
-    groups: Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")] = (),
-    jobs: int = 1,
-    out: Annotated[Path, arg(metavar="FILE")] = Path("runs/harm.json"),
-    json: Flag = False,
-) -> None:
-    """Compare small models of 26 kinds with and without default companions, under three optimizers.
-
-    The models are trained in a plain PyTorch loop on 500 embedded digits (one on synthetic texts), which takes about
-    80 minutes on two cores. If stopped, it continues with the missing trainings.
-
-    Args:
-        seeds: seeds per model and optimizer
-        groups: groups of models to train: nine-kinds, plain-nets, others
-        jobs: number of trainings at a time, one thread each
-        out: JSON file of the record; the trainings are kept beside it, in the file of this name that ends in .jsonl
-        json: print one JSON object
-    """
+def _harm(seeds: int, groups: tuple[str, ...], jobs: int, out: Path, json: bool) -> None:
+    """Train what is missing and show the record."""
     from deepsup.cli.progress import counting
     from deepsup.paper.bench import GROUPS, Budget, all_cells, measure_harm, write_record
 

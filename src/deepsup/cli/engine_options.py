@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 class EngineOptions:
     """Where the runs are trained."""
 
-    jobs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1; on a cluster, all that fit)")] = (
-        None
-    )
-    """number of runs to train at a time, each with its share of the cores"""
+    jobs: Annotated[
+        int | None,
+        arg(
+            metavar="INT",
+            help="number of runs to train at a time, each with its share of the cores",
+            help_behavior_hint="(default: 1; on a cluster, all that fit)",
+        ),
+    ] = None
     engine: Annotated[str, arg(metavar="NAME")] = "local"
     """engine: local (processes of this machine) or ray (a Ray cluster)"""
     address: Annotated[

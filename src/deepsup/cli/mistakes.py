@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, get_type_hints
 
+from deepsup.cli.help import Short
 from deepsup.errors import nearest
+from deepsup.trainer.config import current_name
 
 Function = Callable[..., int | None]
 """The function of a verb; it may return an exit code."""
@@ -21,6 +23,13 @@ class Verb:
 
     function: Function
     instead: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    short: Short | None = None
+    """What its help shows without ``--help-all``; None: everything."""
+
+    @property
+    def help(self) -> str:
+        """The option that shows all others."""
+        return "--help" if self.short is None else "--help-all"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -42,14 +51,20 @@ def _options(hints: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return found
 
 
+def with_current_verb(words: Sequence[str]) -> Sequence[str]:
+    """Return the words with the verb of this version: ``deepsup harm`` is ``deepsup bench harm``."""
+    return ["bench", *words] if words[:1] == ["harm"] else words
+
+
 def find(words: Sequence[str], verbs: Mapping[str, Verb]) -> str | None:
     """Return the verb that the words begin with."""
     return next((name for name in (" ".join(words[:2]), " ".join(words[:1])) if name in verbs), None)
 
 
 def modern(words: Sequence[str], verb: Verb) -> list[str]:
-    """Replace the older spelling ``--test False`` by ``--no-test``, and a bare ``--amp`` by ``--amp on``."""
+    """Replace older spellings: ``--taps`` is ``--at``, ``--test False`` ``--no-test``; a bare ``--amp`` is on."""
     options, found = verb.options, list[str]()
+    words = ["--help" if word == "--help-all" else _renamed(word, options) for word in words]
     for word, after in zip_longest(words, words[1:], fillvalue="--"):
         if word in ("--amp", "--no-amp") and "--amp" in options and (word != "--amp" or after.startswith("--")):
             found += ["--amp", "on" if word == "--amp" else "off"]
@@ -65,6 +80,14 @@ def modern(words: Sequence[str], verb: Verb) -> list[str]:
     return found
 
 
+def _renamed(word: str, options: Mapping[str, Any]) -> str:
+    """Return an option under the name that its setting has in this version."""
+    option, *value = word.split("=", 1)
+    new = "--" + current_name(option.removeprefix("--").replace("-", "_")).replace("_", "-")
+    known = option.startswith("--") and option not in options and new in options
+    return "=".join([new, *value]) if known else word
+
+
 def explain(words: Sequence[str], verbs: Mapping[str, Verb], box: str) -> str:
     """Return what is wrong with the words; ``box`` is the parser's message."""
     name = find(words, verbs)
@@ -73,7 +96,7 @@ def explain(words: Sequence[str], verbs: Mapping[str, Verb], box: str) -> str:
     verb = verbs[name]
     for word in words:
         option = word.partition("=")[0].replace("_", "-")
-        if option.startswith("--") and option not in {*verb.options, "--help"}:
+        if option.startswith("--") and option not in {*verb.options, "--help", "--help-all"}:
             return f"{name} has no option {option}; {_remedy(option, name, verb)}"
     return _one_line(box, name) or f"wrong arguments; run deepsup {name} --help"
 
@@ -96,7 +119,7 @@ def _remedy(option: str, name: str, verb: Verb) -> str:
     close = difflib.get_close_matches(bare, [each.removeprefix("--") for each in verb.options], n=2)
     if close:
         return "did you mean " + " or ".join(f"--{each}" for each in close) + "?"
-    return f"run deepsup {name} --help for its options"
+    return f"run deepsup {name} {verb.help} for its options"
 
 
 def _one_line(box: str, name: str) -> str:

@@ -14,6 +14,7 @@ from deepsup.cli import settings as options
 from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
 from deepsup.cli.dense_text import class_table, dense_line, shares_line
 from deepsup.cli.engine_options import EngineOptions
+from deepsup.cli.help import Short
 from deepsup.cli.trusted import opened
 from deepsup.errors import MissingPackageError, RunError, extras_named
 from deepsup.trainer.config import Config
@@ -32,13 +33,32 @@ _Settings: Any = options.options(Config())
 _COMPARED = Config(amp="auto")
 """What compare starts from; its precision is also that of recipes, unless it is given."""
 _CompareSettings: Any = options.options(_COMPARED, without=_DECIDED)
+_CHANGED = ("data", "image_size", "augment", "network", "weights", "at", "optimizer", "lr", "epochs", "batch_size",
+            "seed", "device")  # fmt: skip
+"""The settings that people change."""
+_TRAIN = Short(
+    (*_CHANGED, "out", "resume", "config", "json"),
+    (
+        "deepsup train --data photos/ --image-size 64",
+        "deepsup train --data photos/ --image-size 64 --network resnet18 --weights resnet18.pth",
+        "deepsup train --data photos/ --image-size 64 --network my_file.py:MyNet --at none",
+    ),
+)
+_COMPARE = Short(
+    (*_CHANGED, "methods", "seeds", "minutes", "jobs", "out", "config", "json"),
+    (
+        "deepsup compare --data photos/ --image-size 64 --minutes 10",
+        "deepsup compare --data photos/ --image-size 64 --network resnet18 --seeds 5 --jobs 2",
+        "deepsup compare --data photos/ --image-size 64 --network my_file.py:MyNet",
+    ),
+)
 _Recipe = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: none)")]
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")]
 _Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
 _Run = Annotated[Path, Positional, arg(metavar="RUN")]
 
 
-@verb("train", instead={"phases": "write phases in a YAML file and give it with --config"})
+@verb("train", instead={"phases": "write phases in a YAML file and give it with --config"}, short=_TRAIN)
 def train(
     settings: Annotated[_Settings, arg(name="")] = _Settings(),  # noqa: B008 - frozen
     recipe: _Recipe = None,
@@ -142,7 +162,7 @@ def _unused(folder: Path) -> Path:
     return next(path for name in names if not (path := folder.with_name(folder.name + name)).exists())
 
 
-@verb("compare", instead=_INSTEAD)
+@verb("compare", instead=_INSTEAD, short=_COMPARE)
 def compare(
     settings: Annotated[_CompareSettings, arg(name="")] = _CompareSettings(),  # noqa: B008 - frozen
     recipe: _Recipe = None,

@@ -11,6 +11,7 @@ from tyro.conf import arg
 from deepsup.cli import settings as options
 from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
 from deepsup.cli.engine_options import EngineOptions
+from deepsup.cli.help import Short
 from deepsup.errors import MissingPackageError, extras_named
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import quick
@@ -29,11 +30,20 @@ def default_config(train_size: int | None = 500) -> Config:
     return quick().replace(network="cnn", network_options={}, epochs=15, train_size=train_size)
 
 
+_SHORT = Short(
+    ("data", "image_size", "network", "at", "lr", "epochs", "batch_size", "device", "budget", "trials", "seeds",
+     "space", "jobs", "out", "resume", "json"),
+    (
+        "deepsup sweep --budget 5",
+        "deepsup sweep --data photos/ --image-size 64 --network resnet18 --budget 60 --jobs 2",
+        "deepsup sweep --data photos/ --image-size 64 --space my_space.yaml --trials 30",
+    ),
+)  # fmt: skip
 _Settings: Any = options.options(default_config(), without=_DECIDED)
 _None = "(default: none)"
 
 
-@verb("sweep", instead=_INSTEAD)
+@verb("sweep", instead=_INSTEAD, short=_SHORT)
 def sweep(
     settings: Annotated[_Settings, arg(name="")] = _Settings(),  # noqa: B008 - frozen
     recipe: Annotated[str | None, arg(metavar="NAME", help_behavior_hint=_None)] = None,

@@ -140,5 +140,5 @@ def what_counts(config: Config) -> Config:
     default = Config().to_dict()
     unused = frozenset({"decay_by"} if config.objective.schedule == "constant" else ())
     if config.supervision.taps == ("none",):
-        unused = COMPANIONS - {"taps"}
-    return config.replace(start_from=None, **{name: default[name] for name in unused})
+        unused = COMPANIONS - {"at"}
+    return config.replace(start_from=None, device="cpu", **{name: default[name] for name in unused})

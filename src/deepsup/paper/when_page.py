@@ -73,18 +73,18 @@ def lower(row: Mapping[str, Any], bare: Mapping[str, Any]) -> str:
 
 
 def harm_text(paths: Sequence[Path]) -> str:
-    """Return what each group of models says in ``deepsup harm``: error with companions over error without."""
+    """Return what each group of models says in ``deepsup bench harm``: error with companions over error without."""
     said = []
     for path in paths:
         try:
             groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
             said += [f"{name}: {group_text(each)}" for name, each in groups.items() if each]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"cannot read {path}: {error}; expected a record that deepsup harm made") from error
+            raise RunError(f"cannot read {path}: {error}; expected a record that deepsup bench harm made") from error
     return (
-        "**Small models at fixed learning rates, nothing but defaults** (`deepsup harm`). Test error with companions "
-        "over test error without, geometric mean over the pairs of a model and an optimizer in which the model trains "
-        f"without companions.\n\n{chr(10).join(f'- {each}' for each in said)}"
+        "**Small models at fixed learning rates, nothing but defaults** (`deepsup bench harm`). Test error with "
+        "companions over test error without, geometric mean over the pairs of a model and an optimizer in which the "
+        f"model trains without companions.\n\n{chr(10).join(f'- {each}' for each in said)}"
     )
 
 

@@ -50,7 +50,7 @@ def paper(data: str, network: str, epochs: int, normalize: str, augment: str = "
     """
     return Config(
         data=data, network=network, normalize=normalize, augment=augment, epochs=epochs, batch_size=128, momentum=0.9,
-        lr=0.001, weight_decay=5e-4, taps=("pool1", "pool2"), anneal="step", anneal_factor=20,
+        lr=0.001, weight_decay=5e-4, at=("pool1", "pool2"), anneal="step", anneal_factor=20,
         anneal_at=(epochs // 2, 3 * epochs // 4),
         loss="squared_hinge", norms=True, balance=10, alpha=(0.3,), schedule="paper", head_lr=0.01, **FLAT,
     )  # fmt: skip
@@ -118,7 +118,7 @@ def caffe_cifar100() -> Config:
 def rival(data: str, network: str, epochs: int, lr: float, normalize: str, **more: object) -> Config:
     """A net without companions under softmax; momentum 0.9, the rate going down in a line after a short rise."""
     config = Config(
-        data=data, network=network, epochs=epochs, lr=lr, normalize=normalize, taps=("none",), loss="softmax",
+        data=data, network=network, epochs=epochs, lr=lr, normalize=normalize, at=("none",), loss="softmax",
         batch_size=128, anneal="triangular", warmup=0.01, published_rates=True,
     )  # fmt: skip
     return config.replace(**more)
@@ -239,7 +239,7 @@ def fast_cifar10() -> Config:
         data="cifar10", network="fast", network_options={"widths": [64, 192, 256], "mirror": True},
         augment="shift-alternating", sides=(20, 24, 32), epochs=7, batch_size=500, loss="softmax", label_smoothing=0.2,
         optimizer="muon", lr=0.6, muon_lr=0.15, bias_lr=40.0, momentum=0.85, nesterov=True, warmup=0.0,
-        weight_decay=0.0015, taps=("none",), amp="auto",
+        weight_decay=0.0015, at=("none",), amp="auto",
     )  # fmt: skip
 
 
@@ -283,7 +283,7 @@ def for_exits(config: Config) -> Config:
     Images are held out for ``deepsup exits``, which chooses the thresholds on them; the test images are left to it.
     """
     return config.replace(
-        taps=("group1", "group2"), hidden=(64,), companion_length=8.0, alpha=(0.5,), schedule="constant", average=True,
+        at=("group1", "group2"), hidden=(64,), companion_length=8.0, alpha=(0.5,), schedule="constant", average=True,
         join="sum", decay_by="epoch",
         distill=0.5, optimizer="adamw", nesterov=False, lr=0.005, bias_lr=1.0, head_lr=1.0, weight_decay=0.01,
         warmup=0.1, validation=5000, test=False, amp="off",

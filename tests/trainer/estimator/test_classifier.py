@@ -85,10 +85,10 @@ def test_two_classes_and_words(digits: tuple[np.ndarray, np.ndarray]) -> None:
 
 def test_in_a_pipeline_a_search_and_in_parallel(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
-    search = GridSearchCV(
-        make_pipeline(PCA(10), quick()), {"deeplysupervisedclassifier__learning_rate": [1e-6, 0.003]}, cv=2
-    ).fit(X, y)
-    assert search.best_params_ == {"deeplysupervisedclassifier__learning_rate": 0.003}
+    search = GridSearchCV(make_pipeline(PCA(10), quick()), {"deeplysupervisedclassifier__lr": [1e-6, 0.003]}, cv=2).fit(
+        X, y
+    )
+    assert search.best_params_ == {"deeplysupervisedclassifier__lr": 0.003}
     alone = cross_val_score(quick(), X, y, cv=2)
     together = cross_val_score(quick(), X, y, cv=2, n_jobs=2)
     np.testing.assert_array_equal(alone, together)
@@ -201,12 +201,20 @@ def test_settings_as_searches_draw_them(digits: tuple[np.ndarray, np.ndarray]) -
         np.testing.assert_array_equal(*scores)
 
 
+def test_the_older_name_of_the_learning_rate_counts(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    scores = [
+        quick(epochs=2, **rate).fit(X, y).decision_function(X) for rate in ({"lr": 0.01}, {"learning_rate": 0.01})
+    ]
+    np.testing.assert_array_equal(*scores)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"learning_rate": -1}, r"^learning_rate=-1.0; expected a number of at least 0: learning rate$"),
+        ({"lr": -1}, r"^lr=-1.0; expected a number of at least 0: learning rate$"),
         ({"alpha": "much"}, r"^alpha='much'; expected"),
-        ({"device": "gpu"}, r"^device='gpu'; expected cpu, cuda or cuda:N$"),
+        ({"device": "gpu"}, r"^device='gpu'; expected auto, cpu, cuda or cuda:N$"),
         ({"loss": "dice"}, r"^loss='dice' with scores \[64, 10\]; .*use loss='softmax' to classify"),
     ],
 )

@@ -310,9 +310,9 @@ def test_the_verb_with_its_page(config: Config, space: Path, folder: Path, answe
 def test_the_default_space_contains_the_defaults() -> None:
     config = Config()
     space = default_space(config, ("conv1", "conv2"))
-    assert {"lr", "weight_decay", "alpha", "gamma", "schedule", "taps", "pool", "hidden"} == set(space)
+    assert {"lr", "weight_decay", "alpha", "gamma", "schedule", "at", "pool", "hidden"} == set(space)
     assert space["lr"] == Range(0.003, pytest.approx(0.3), log=True)
-    assert space["taps"] == Choice((("network",), ("conv1",), ("conv2",)))
+    assert space["at"] == Choice((("network",), ("conv1",), ("conv2",)))
     assert config.supervision.pool in space["pool"].values
     assert not COMPANIONS & DECIDED
 
@@ -342,7 +342,7 @@ def test_whole_numbers_and_one_number_for_all_taps(tmp_path: Path) -> None:
         ("lr: 3", "lr is 3; expected {low: NUMBER, high: NUMBER}"),
         ("schedule: {low: 1, high: 2}", "schedule is {'low': 1, 'high': 2}; expected"),
         ("schedule: [linar]", "schedule=linar cannot be built: schedule='linar' is not known; did you mean 'linear'"),
-        ("taps: [[conv9]]", "taps=conv9 cannot be built"),
+        ("taps: [[conv9]]", "at=conv9 cannot be built"),
         ("loss: [soft]", "loss='soft'"),
     ],
 )

@@ -46,6 +46,14 @@ def test_scalars_and_numbers_of_the_other_kind_are_taken() -> None:
     assert Config.from_dict({"lr": "1e-3"}).optimizer.lr == 0.001  # as YAML reads it
 
 
+def test_older_names_of_settings_are_read() -> None:
+    old = Config.from_dict({"taps": ["conv1"], "learning_rate": 0.1}).replace(taps=("conv2",))
+    assert old == Config(at="conv2", lr=0.1) == Config.from_dict({"supervision": {"taps": ["conv2"]}, "lr": 0.1})
+    assert old.to_dict()["at"] == ["conv2"]
+    with pytest.raises(ConfigError, match="at is given twice"):
+        Config.from_dict({"taps": ["conv1"], "supervision": {"at": ["conv1"]}})
+
+
 def test_the_plan() -> None:
     assert Config(epochs=7, lr=0.1).plan == (Phase(7, 0.1, anneal_factor=20.0),)
     phases = [{"epochs": 2, "lr": 0.1}, {"epochs": 3, "lr": 0.01, "companions": False}]

@@ -84,7 +84,7 @@ def rate_of(folder: Path, number: int, processes: int, runs: Runs) -> float:
     out = folder / f"run{number}"
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes > 1 else []
     command = [sys.executable, *launcher, "-m", "deepsup", "train", f"--data={folder / 'images.npz'}", f"--out={out}"]
-    command += [f"--network={runs.network}", f"--batch-size={runs.batch}", "--taps=none", "--loss=softmax"]
+    command += [f"--network={runs.network}", f"--batch-size={runs.batch}", "--at=none", "--loss=softmax"]
     command += ["--augment=crop-flip", "--epochs=2", "--test=False", "--tensorboard=False", "--json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

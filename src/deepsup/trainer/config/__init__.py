@@ -12,7 +12,7 @@ from deepsup.trainer.config._groups import (
     RunSettings,
     SupervisionSettings,
 )
-from deepsup.trainer.config._setting import Setting, current, settings_of
+from deepsup.trainer.config._setting import Setting, current, current_name, settings_of
 
 __all__ = [
     "GROUPS",
@@ -27,6 +27,7 @@ __all__ = [
     "Setting",
     "SupervisionSettings",
     "current",
+    "current_name",
     "plain_types",
     "settings_of",
 ]

@@ -22,7 +22,7 @@ from deepsup.trainer.config._groups import (
     RunSettings,
     SupervisionSettings,
 )
-from deepsup.trainer.config._setting import settings_of
+from deepsup.trainer.config._setting import current_name, settings_of
 
 
 @dataclass(frozen=True, init=False)
@@ -68,9 +68,9 @@ class Config:
 
         def __getattr__(self, name: str) -> Any:
             """Read a setting by its name, as scripts of earlier versions do."""
-            if name in GROUPS or name not in PLACES:
+            if name in GROUPS or current_name(name) not in PLACES:
                 raise AttributeError(f"Config has no attribute {name!r}")
-            group, field = PLACES[name]
+            group, field = PLACES[current_name(name)]
             warnings.warn(f"config.{name} is now config.{group}.{field}", DeprecationWarning, stacklevel=2)
             return getattr(getattr(self, group), field)
 
@@ -152,6 +152,7 @@ def by_name(given: Mapping[str, Any], where: str = "config") -> dict[str, Any]:
 
 def _known(name: Any, where: str) -> str:
     """Return the name of a setting, if it is one."""
+    name = current_name(name) if isinstance(name, str) else name
     if name in GROUPS and name not in PLACES:
         raise ConfigError(f"{where}: {name} is a group; expected settings and their values in it")
     if name not in PLACES:
@@ -162,7 +163,7 @@ def _known(name: Any, where: str) -> str:
 def _within(group: str, key: Any, where: str) -> str:
     """Return the name of a setting that stands in a group, under its name or its field."""
     fields = {each.field: each.name for each in settings_of(GROUPS[group])}
-    name = str(fields.get(key, key))
+    name = str(fields.get(key, current_name(key) if isinstance(key, str) else key))
     if name in fields.values():
         return name
     if name in PLACES:

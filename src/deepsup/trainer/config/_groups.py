@@ -97,7 +97,7 @@ class NetworkSettings(Settings):
 class SupervisionSettings(Settings):
     """Which layers get a companion, and what a companion is made of."""
 
-    taps: tuple[str, ...] = ("network",)
+    taps: tuple[str, ...] = field(default=("network",), metadata={"name": "at"})
     """layers that get a companion: their names, or network (the network's own choice), auto or none"""
     pool: str = "auto"
     """pooling of a feature map before its companion: auto (4x4 if the network has norm layers, else none; less
@@ -216,8 +216,8 @@ class RunSettings(Settings):
     """phases of training with their own epochs and lr, which replace --epochs and --lr (YAML only)"""
     seed: Seed = 0
     """seed of all random numbers"""
-    device: str = "cpu"
-    """device: cpu, cuda or cuda:N"""
+    device: str = "auto"
+    """device: auto (a GPU where there is one, else the CPU), cpu, cuda or cuda:N"""
     amp: Literal["auto", "on", "off"] = "off"
     """mixed precision, bfloat16 in place of float32 where it is safe: auto (where this machine is fast in it, decided
     once, when the run begins), on or off"""

@@ -17,8 +17,18 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from deepsup.errors import ConfigError, nearest
 
 _RENAMED = {("anneal", "epochs"): "step", ("anneal", "stall"): "plateau", ("anneal", "triangle"): "triangular"}
+_RENAMED_SETTINGS = {"taps": "at", "learning_rate": "lr"}
 _SWITCHED = {True: "on", False: "off", "true": "on", "false": "off", "True": "on", "False": "off"}
 """YAML reads on as true."""
+
+
+def current_name(name: str) -> str:
+    """Return the name of a setting in this version; older files, records and commands have other names for some.
+
+    >>> current_name("taps"), current_name("epochs")
+    ('at', 'epochs')
+    """
+    return _RENAMED_SETTINGS.get(name, name)
 
 
 def current(name: str, value: Any) -> Any:

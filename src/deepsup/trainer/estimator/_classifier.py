@@ -7,7 +7,6 @@ N samples, D features, C channels, H W image, K classes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
@@ -57,11 +56,12 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         trains a plain net.
     epochs : passes over the training samples.
     batch_size : samples per step.
-    learning_rate, weight_decay : of AdamW; the rate rises, then falls along a cosine.
+    lr, weight_decay : learning rate and weight decay of AdamW; the rate rises, then falls along a cosine.
     early_stopping : hold out ``validation_fraction`` of the samples, stratified by class; stop after ``patience``
         epochs without a lower error on them, and keep the weights of the best epoch.
     random_state : the seed of weights, batches, dropout and hold-out.
-    device : ``cpu``, ``cuda`` or ``cuda:N``.
+    device : ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``.
+    learning_rate : the older name of ``lr``; if it is given, it counts.
 
     Attributes
     ----------
@@ -91,13 +91,14 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         alpha: float | None = None,
         epochs: int = 40,
         batch_size: int = 64,
-        learning_rate: float = 0.003,
+        lr: float = 0.003,
         weight_decay: float = 0.05,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         patience: int = 10,
         random_state: Any = None,
-        device: str = "cpu",
+        device: str = "auto",
+        learning_rate: float | None = None,
     ) -> None:
         self.network = network
         self.at = at
@@ -109,13 +110,14 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         self.alpha = alpha
         self.epochs = epochs
         self.batch_size = batch_size
-        self.learning_rate = learning_rate
+        self.lr = lr
         self.weight_decay = weight_decay
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.random_state = random_state
         self.device = device
+        self.learning_rate = learning_rate
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -180,15 +182,12 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
 
     def _config(self, seed: int) -> Config:
         """Return the settings of the training, checked."""
-        try:
-            return Config(
-                loss=self.loss, alpha=() if self.alpha is None else self.alpha, epochs=self.epochs,
-                lr=self.learning_rate, seed=seed,
-                batch_size=self.batch_size, optimizer="adamw", weight_decay=self.weight_decay, anneal="cosine",
-                device=self.device, gradient_every=0, head_lr=(self.companion or Companion()).rate,
-            )  # fmt: skip
-        except ConfigError as error:
-            raise ConfigError(re.sub("^lr=", "learning_rate=", str(error))) from error
+        return Config(
+            loss=self.loss, alpha=() if self.alpha is None else self.alpha, epochs=self.epochs,
+            lr=self.lr if self.learning_rate is None else self.learning_rate, seed=seed, batch_size=self.batch_size,
+            optimizer="adamw", weight_decay=self.weight_decay, anneal="cosine", device=self.device, gradient_every=0,
+            head_lr=(self.companion or Companion()).rate,
+        )  # fmt: skip
 
     def _parts(self, codes: Array, seed: int) -> tuple[Array, Array]:
         """Return the indices of the samples to train on and of those that are held out; the latter may be empty."""

@@ -1,4 +1,4 @@
-"""The record of ``deepsup harm`` in, its figure out: a dot per model and optimizer, left of 1 where companions help."""
+"""The record of ``deepsup bench harm`` in, its figure out: a dot per model and optimizer, below 1 if they help."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -5,19 +5,19 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from deepsup.trainer.config import PLACES, Config, current
+from deepsup.trainer.config import PLACES, Config, current, current_name
 from deepsup.trainer.data import KNOWN
 
 # decided by the comparison, so not a flag of the command
 _DECIDED = {"data", "loss", "companion_loss", "test", "tensorboard"}
 _USUAL = ["CNN-Softmax", "DSN-Softmax"]
-_OF_THE_NET = ("network", "network_options", "taps", "pool", "hidden", "companion_length", "companion_init")
+_OF_THE_NET = ("network", "network_options", "at", "pool", "hidden", "companion_length", "companion_init")
 
 
 def compare_again(table: Mapping[str, Any], name: str, **changes: Any) -> str:
     """Return the command that trains the comparison ``name`` again, on the same data, with some settings changed."""
     seeds = changes.get("seeds", len(table.get("seeds", [])) or 3)
-    config = {**table.get("config", {}), **changes}
+    config = {**config_of(table), **changes}
     new = "-".join([name, *(word for key, value in changes.items() for word in flag(key, value))])
     words = ["--data", str(config.get("data", Config().data.source)), *flags(config)]
     methods = list(table.get("methods", _USUAL))
@@ -28,7 +28,7 @@ def compare_again(table: Mapping[str, Any], name: str, **changes: Any) -> str:
 
 def compare_own(table: Mapping[str, Any]) -> str:
     """Return the command that compares the same net on the user's own images."""
-    config = table.get("config", {})
+    config = config_of(table)
     net = flags({key: config[key] for key in _OF_THE_NET if key in config})
     side = str(config.get("image_size") or 32)
     return shlex.join(["deepsup", "compare", "--data", "FOLDER", "--image-size", side, *net, "--out", "runs/mine"])
@@ -54,6 +54,11 @@ def flag(name: str, value: Any) -> list[str]:
     if isinstance(value, Mapping):
         return [f"--{name}", *(f"{key}={each}" for key, each in value.items())]
     return [f"--{name}", *map(str, value)] if isinstance(value, list) else [f"--{name}", str(value)]
+
+
+def config_of(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config of a comparison, its settings under the names of this version."""
+    return {current_name(name): value for name, value in table.get("config", {}).items()}
 
 
 def is_own_data(table: Mapping[str, Any]) -> bool:

@@ -82,7 +82,7 @@ class RunRecord:
     @property
     def method(self) -> str:
         """The paper's name of what was trained."""
-        plain = self.config.get("taps") in (["none"], [], None)
+        plain = self.config.get("at", self.config.get("taps")) in (["none"], [], None)
         if self.metrics:  # what was trained says more than a config that an older version may have left short
             plain = not any(record.get("companion_errors") for record in self.metrics)
         loss = str(self.config.get("loss", ""))

@@ -46,7 +46,7 @@ def default_name(config: Config) -> str:
         config.objective.loss,
         f"seed{config.run.seed}",
     ]
-    said = {"loss", "seed"} | ({"taps"} if config.supervision.taps == ("none",) else set())
+    said = {"loss", "seed"} | ({"at"} if config.supervision.taps == ("none",) else set())
     said |= {"data"} if config.data.source in NAMED else set()
     said |= {"network"} if ":" not in config.network.name else set()
     defaults = Config().to_dict()
@@ -100,10 +100,11 @@ def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config
 
 
 def as_settled(config: Config, held: Config) -> Config:
-    """Return a config with the precision that a run has settled on, where the config leaves it open."""
+    """Return a config with the precision that a run has settled on, where the config leaves it open, and its device."""
+    device = held.run.device if "auto" in (config.run.device, held.run.device) else config.run.device
     amp = held.run.amp if config.run.amp == "auto" else config.run.amp
     layers = config.run.full_precision or (held.run.full_precision if amp == held.run.amp else ())
-    return config.replace(amp=amp, full_precision=layers)
+    return config.replace(device=device, amp=amp, full_precision=layers)
 
 
 def check_same(run: RunFolder, mine: dict[str, Any], theirs: dict[str, Any], free: Collection[str] = FREE) -> None:

@@ -78,7 +78,7 @@ def supervised_model(run: RunFolder) -> Model:
     if not model.net.taps:
         raise RunError(
             f"{run.folder} has no companions, so there is nothing to exit at; expected a run that was trained with "
-            f"them; train it again without --taps none"
+            f"them; train it again without --at none"
         )
     if model.dense:
         raise RunError(

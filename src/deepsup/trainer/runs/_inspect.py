@@ -94,7 +94,7 @@ def hidden_layers(run: RunFolder, model: Model) -> tuple[str, ...]:
     """Return the taps of a net, or those that its network would have."""
     if model.net.taps:
         return model.net.taps
-    config, classes = model.config.replace(taps=("network",)), len(model.classes)
+    config, classes = model.config.replace(at=("network",)), len(model.classes)
     twin = build_network(config, classes, model.shape, run.network)
     return supervise(twin, taps_of(config, twin), num_classes=classes, example=torch.zeros(2, *model.shape)).taps
 

@@ -80,7 +80,7 @@ def train(
     run = Run(out if out is not None else Path("runs") / default_name(config or Config()))
     agreed = agreed_config(run, config, resume)
     if not ended(run, agreed):
-        with on_error_resume(), joined(agreed.run.device) as processes, owned(run.folder, processes):
+        with on_error_resume(), joined(device_of(agreed).type) as processes, owned(run.folder, processes):
             began, agreed = run.exists, agreed_config(run, config, resume)  # another process may have been here
             processes.any(False)  # all have read the folder before the first process writes to it
             if not ended(run, agreed):

@@ -139,7 +139,7 @@ def check_device(config: Config, engine: Engine) -> None:
     """Refuse a device that is not there; what a cluster has is for its machines to say."""
     if engine.name != "ray":
         device_of(config)
-    elif config.run.device != "cpu" and not engine.gpus:
+    elif config.run.device not in ("auto", "cpu") and not engine.gpus:
         raise ConfigError(f"device={config.run.device} without GPUs per run; Ray reserves them: give --gpus 1")
 
 
@@ -172,7 +172,7 @@ def for_method(config: Config, method: str) -> Config:
     if supervised and taps in (("none",), ()):
         taps = ("network",)
     smoothing = config.objective.label_smoothing if loss == "softmax" else 0.0
-    return config.replace(loss=loss, companion_loss=None, taps=taps, label_smoothing=smoothing)
+    return config.replace(loss=loss, companion_loss=None, at=taps, label_smoothing=smoothing)
 
 
 def with_norm(config: Config) -> Config:

@@ -3,7 +3,7 @@
 lr: {low: 0.003, high: 0.3, log: true}     # a range; log: equal ratios are equally likely
 batch_size: {low: 16, high: 64}            # whole numbers where the setting is one
 schedule: [constant, linear]               # choices
-taps: [[conv1], [conv1, conv2]]            # choices that are lists
+at: [[conv1], [conv1, conv2]]              # choices that are lists
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 from deepsup.errors import ConfigError, DeepsupError, nearest
 from deepsup.io import faults_named, read_yaml
-from deepsup.trainer.config import PLACES, Config, plain_types
+from deepsup.trainer.config import PLACES, Config, current_name, plain_types
 from deepsup.trainer.data import load_data
 from deepsup.trainer.training import build_net, build_objective
 
 COMPANIONS = frozenset(
-    {"taps", "pool", "hidden", "companion_length", "companion_init", "companion_loss", "companion_labels", "alpha",
+    {"at", "pool", "hidden", "companion_length", "companion_init", "companion_loss", "companion_labels", "alpha",
      "gamma", "schedule", "decay_by", "average", "join", "head_lr", "head_lr_decay"}
 )  # fmt: skip
 """Settings that mean nothing for the plain net."""
@@ -86,7 +86,7 @@ def default_space(config: Config, taps: tuple[str, ...]) -> dict[str, Range | Ch
         "alpha": Range(0.03, 3.0, log=True),
         "gamma": Range(0.0, 0.3),
         "schedule": choice(config.objective.schedule, "constant", "linear", "paper", "cut:0.25", "cut:0.5"),
-        "taps": choice(given.taps, *some_of(taps)),
+        "at": choice(given.taps, *some_of(taps)),
         "pool": choice(given.pool, "avg", "2", "4"),
         "hidden": choice(given.hidden, (), (64,)),
     }
@@ -114,7 +114,13 @@ def read_space(path: Path, config: Config) -> dict[str, Range | Choice]:
     if not given:
         raise ConfigError(f"{path} is empty; expected settings and their ranges, e.g. 'lr: {{low: 0.01, high: 0.1}}'")
     with faults_named(path, ConfigError, "expected settings and their ranges"):
-        return {name: parsed(name, each, config, str(path)) for name, each in given.items()}
+        return parsed_space(given, config, str(path))
+
+
+def parsed_space(given: Mapping[str, Any], config: Config, where: str) -> dict[str, Range | Choice]:
+    """Return the ranges and choices of all settings, under the names of this version."""
+    named = {current_name(str(name)): each for name, each in given.items()}
+    return {name: parsed(name, each, config, where) for name, each in named.items()}
 
 
 def parsed(name: str, given: Any, config: Config, where: str) -> Range | Choice:

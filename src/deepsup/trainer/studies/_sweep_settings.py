@@ -14,7 +14,7 @@ from deepsup.errors import RunError, extras_named
 from deepsup.io import below, faults_named, read_json, size_of_regular, write_whole
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import LockedError, owned, with_whole_names
-from deepsup.trainer.studies._space import Space, check_buildable, default_space, parsed, read_space
+from deepsup.trainer.studies._space import Space, check_buildable, default_space, parsed_space, read_space
 from deepsup.trainer.training import Processes
 
 SQLITE = "sqlite:///"
@@ -52,7 +52,7 @@ def prepared(config: Config | None, folder: Path, space: Path | None, storage: s
 def supervised(config: Config) -> Config:
     """Return the config with companions, also where it was given without."""
     none = config.supervision.taps in (("none",), ())
-    return config.replace(taps=("network",)) if none else config
+    return config.replace(at=("network",)) if none else config
 
 
 def record(path: Path, made: Sweep) -> None:
@@ -75,7 +75,7 @@ def continued(path: Path, config: Config | None, space: Path | None, storage: st
         held = Config.from_dict(kept["config"], str(path))
         if held.network.start_from is not None:
             held = held.replace(start_from=placed(held.network.start_from, path.parent))
-        ranges = {name: parsed(name, each, held, str(path)) for name, each in kept["space"].items()}
+        ranges = parsed_space(kept["space"], held, str(path))
     if config is None and ":" in held.network.name:
         raise RunError(
             f"{path} names a network that is not part of deepsup, {held.network.name}; it is not imported unless you "
@@ -84,7 +84,7 @@ def continued(path: Path, config: Config | None, space: Path | None, storage: st
     if config is not None:
         held = held.replace(start_from=with_whole_names(config).network.start_from)  # its weights are compared instead
     mine, theirs = (held if config is None else with_whole_names(supervised(config))).to_dict(), held.to_dict()
-    other = [name for name, value in mine.items() if value != theirs[name]]
+    other = [name for name, value in mine.items() if value != theirs[name] and name != "device"]
     if other:
         changes = ", ".join(f"{name} {theirs[name]!r} -> {mine[name]!r}" for name in other)
         raise RunError(f"{path.parent} searches around another config ({changes}); choose another --out")

@@ -59,7 +59,7 @@ def about(search: Search, trials: list[dict[str, Any]]) -> dict[str, Any]:
 
 def method_config(config: Config, method: str) -> Config:
     """Return the config of a method."""
-    return config if method == "supervised" else config.replace(taps=("none",))
+    return config if method == "supervised" else config.replace(at=("none",))
 
 
 def final_runs(answer: dict[str, Any], made: Sweep, folder: Path, seeds: int) -> list[Job]:

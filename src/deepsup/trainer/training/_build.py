@@ -151,13 +151,14 @@ def taps_of(config: Config, network: nn.Module) -> str | list[str]:
 
 
 def device_of(config: Config) -> torch.device:
-    """Return the device, if it is there."""
+    """Return the device, if it is there; ``auto`` is a GPU where there is one."""
+    auto = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(config.run.device)
+        device = torch.device(auto if config.run.device == "auto" else config.run.device)
     except RuntimeError as error:
-        raise ConfigError(f"device={config.run.device!r}; expected cpu, cuda or cuda:N") from error
+        raise ConfigError(f"device={config.run.device!r}; expected auto, cpu, cuda or cuda:N") from error
     if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"device={config.run.device!r}; expected cpu, cuda or cuda:N")
+        raise ConfigError(f"device={config.run.device!r}; expected auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise TrainingError(f"device={config.run.device}, but torch finds no CUDA here; use --device cpu")
     if device.type == "cuda" and device.index is None and "LOCAL_RANK" in os.environ:
