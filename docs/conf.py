@@ -18,8 +18,7 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 
-ROOT_PAGES = {"SECURITY.md": "security.md", "CONTRIBUTING.md": "contributing.md", "RESULTS.md": "results.md",
-              "CHANGELOG.md": "changelog.md", "README.md": "overview.md"}  # fmt: skip
+ROOT_PAGES = {"README.md": "overview.md", "RESULTS.md": "results.md"}
 """Files of the repository's root -> the pages of the site that show them."""
 
 

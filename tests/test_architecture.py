@@ -125,13 +125,13 @@ def test_modules_that_nobody_outside_may_touch_start_with_an_underscore() -> Non
 
 
 def drawn_order(page: str) -> list[list[str]]:
-    """The rows of the drawing in CONTRIBUTING.md: the indented block under the heading on the order of imports."""
+    """The rows of the drawing in docs/contributing.md: the indented block under the heading on the order of imports."""
     block = page.split("## Where things live")[1].split("```text")[1].split("```")[0]
     return [line.split("#")[0].split() for line in block.strip().splitlines()]
 
 
 def test_the_drawn_order_is_the_real_one() -> None:
-    rows = drawn_order((PROJECT / "CONTRIBUTING.md").read_text())
+    rows = drawn_order((PROJECT / "docs" / "contributing.md").read_text())
     assert rows == [row for row in ROWS if not row[0].startswith("__")]
     drawn = {room for row in rows for room in row}
     assert drawn == {room_of(dotted(path)) for path in MODULES} - {"__init__", "__main__"}

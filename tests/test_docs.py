@@ -15,7 +15,7 @@ import deepsup.trainer.data
 from deepsup.trainer.data._dataset import Dataset, Part
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 SLOW = {"tutorial.md"}

@@ -21,7 +21,7 @@ def script(path: str) -> ModuleType:
 
 
 def test_the_table_is_that_of_the_record() -> None:
-    measure = script("scripts/measure_exits.py")
+    measure = script("dev/measure_exits.py")
     record = json.loads((ROOT / "results" / "exits.json").read_text())
     assert measure.markdown(record) in PAGE
     for each in record["sets"].values():

@@ -1,6 +1,6 @@
 """Full MNIST in (any source of ``load_data``), the four files of mnist-mini out: 1,000 + 5,000 digits, stratified.
 
-    python scripts/make_mnist_mini.py [FOLDER]
+    python dev/make_mnist_mini.py [FOLDER]
 
 Without a folder it rewrites the ones that deepsup ships; the same bytes come out every time.
 """

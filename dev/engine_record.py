@@ -1,7 +1,7 @@
 """Kill a worker and the driver of a study on Ray, start it again, and record what was lost: results/engine.json.
 
-    python scripts/engine_record.py results/engine.json             # a few minutes
-    python scripts/engine_record.py results/engine.json --overhead  # beside it: 20 runs of 10 s, local and on Ray
+    python dev/engine_record.py results/engine.json             # a few minutes
+    python dev/engine_record.py results/engine.json --overhead  # beside it: 20 runs of 10 s, local and on Ray
 
 The study is a ``deepsup compare`` with a network that notes every training step, so that repeated steps are counted.
 For the overhead the steps sleep: runs of 10 s on an idle machine and on a busy one. Both studies run at the same time.

@@ -1,6 +1,6 @@
 """Train nets for early exits, measure them beside the plain net and a smaller one, write the table of docs/exits.md.
 
-    python scripts/measure_exits.py [--sets mnist cifar10] [--runs runs/exits] [--measure-only]
+    python dev/measure_exits.py [--sets mnist cifar10] [--runs runs/exits] [--measure-only]
 
 Nets that are trained already are taken as they are, and a training that was stopped goes on, so that a second call only
 measures. The trainings take about half an hour of one core. The control is a plain net whose widths are multiplied by
@@ -28,6 +28,7 @@ from deepsup.trainer.runs import environment_now, load_model
 from deepsup.trainer.runs._exits import by_exit, parts_of, plain_scores, prepared
 
 ROOT = Path(__file__).parent.parent
+COMMAND = "python dev/measure_exits.py"
 SIZES = (1, 32, 512)
 ROUNDS = {1: 41, 32: 31, 512: 11}
 SETS = {"mnist": (0.1, 2.0), "cifar10": (0.3, 1.5)}
@@ -148,7 +149,7 @@ def markdown(record: dict[str, Any]) -> str:
     environment = record["environment"]
     notes.append(
         f"Images per second, and in brackets the speed over the plain net: the median of rounds in which all nets take "
-        f"turns on the same test images. `{record['command']}`, {record['date']}, {record['threads']} thread, torch "
+        f"turns on the same test images. `{COMMAND}`, {record['date']}, {record['threads']} thread, torch "
         f"{environment['torch']}, {environment['cores']} cores. One seed per net."
     )
     return "\n".join([*lines, "", *(f"{note}\n" for note in notes)]).rstrip()
@@ -209,7 +210,7 @@ def main() -> None:
     if not given.table_only:
         for name in given.sets:
             record["sets"][name] = measure_set(name, given.runs, given.measure_only)
-        record |= {"command": "python scripts/measure_exits.py", "date": time.strftime("%Y-%m-%d"), "threads": 1}
+        record |= {"command": COMMAND, "date": time.strftime("%Y-%m-%d"), "threads": 1}
         record["environment"] = environment_now()
         write_whole(given.out, (json.dumps(record, indent=1) + "\n").encode())
     write_page(given.page, record)

@@ -1,4 +1,4 @@
-"""Take the picture of the glass box for the docs: ``python scripts/demo_image.py demo.html docs/images/glass-box.png``.
+"""Take the picture of the glass box for the docs: ``python dev/demo_image.py demo.html docs/images/glass-box.png``.
 
 A seven of the test's strokes is drawn on the page, on which the first layers of the main job's net see a two.
 """

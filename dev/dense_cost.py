@@ -1,6 +1,6 @@
 """Measure what dense companions add to a training step of a U-Net: plain and supervised steps in turns, best of each.
 
-    python scripts/dense_cost.py
+    python dev/dense_cost.py
 
 Prints one line per net and kind of target: the time of both steps and their ratio. The bar is 1.10.
 """

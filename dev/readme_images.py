@@ -1,6 +1,6 @@
 """The folder of a comparison in, the README's pictures out: docs/images/report.png, four-methods.png and layers.png.
 
-    python scripts/readme_images.py runs/compare [FOLDER]
+    python dev/readme_images.py runs/compare [FOLDER]
 
 Without a folder it rewrites those of the README. report.png is the first screen of the page: it needs chromium (Debian:
 apt-get install chromium) and playwright (pip install 'deepsup[dev]').
