@@ -112,6 +112,20 @@ def test_an_extra_that_is_not_installed_is_named_and_is_no_fault(
     assert (code, found["extras"]) == (0, {"figures": ["no-such-package"], "export": []})
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_torchvision_that_does_not_import_is_no_fault_and_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def broken(name: str) -> None:
+        raise RuntimeError(f"operator {name}::nms does not exist")
+
+    monkeypatch.setattr(doctor, "import_module", broken)
+    code, found = ask(capsys)
+    assert (code, found["ok"]) == (0, True)
+    assert "does not import (operator torchvision::nms does not exist)" in found["torchvision"]
+    assert "install the build for this one" in found["torchvision"]
+
+
 def test_gradients_are_compared_with_the_largest() -> None:
     expected = {"a": torch.tensor([4.0, 1.0]), "b": torch.tensor([2.0])}
     assert self_test.farthest(expected, expected) == 0

@@ -6,7 +6,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import Any
 
 from deepsup.cli.app import Flag, show, table, verb
@@ -28,6 +28,7 @@ def doctor(json: Flag = False) -> int:
         "threads": torch.get_num_threads(),
         "devices": ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))],
         "extras": _extras(),
+        "torchvision": _torchvision(),
     }
     began = time.monotonic()
     checks = {"data folder writable": _data_folder, **self_tests(found["devices"])}
@@ -50,6 +51,23 @@ def _extras() -> dict[str, list[str]]:
             except metadata.PackageNotFoundError:
                 packages.append(named[0])
     return missing
+
+
+def _torchvision() -> str:
+    """Return the version of torchvision; where it does not import, what to install. It is not needed by deepsup."""
+    try:
+        version = metadata.version("torchvision")
+        import_module("torchvision")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+    except Exception as error:
+        torch = metadata.version("torch")
+        said = " ".join(str(error).split())
+        return (
+            f"{version} does not import ({said}): it was built for another torch than {torch}; install the build for "
+            f"this one, from the same place as torch (pytorch.org, Get Started). --network resnet18 works anyway"
+        )
+    return version
 
 
 def _verdict(check: Callable[[], str]) -> str:
@@ -79,6 +97,7 @@ def _text(found: dict[str, Any]) -> str:
     rows.append(["devices", " ".join(found["devices"])])
     for extra, missing in found["extras"].items():
         rows.append([f"extra {extra}", f"not installed: {' '.join(missing)}" if missing else "installed"])
+    rows.append(["torchvision", found["torchvision"]])
     rows += [[name, verdict] for name, verdict in found["checks"].items()]
     end = "everything works" if found["ok"] else "something does not work: see above"
     return f"{table(['', ''], rows).strip()}\n\n{end} ({found['seconds']:.1f} s)"

@@ -38,6 +38,7 @@ def exits(
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
+    from deepsup.cli.progress import counting
     from deepsup.exporting import check_onnx
     from deepsup.trainer.runs import calibrate_run, export_exits
 
@@ -46,9 +47,10 @@ def exits(
     if export is not None:
         check_onnx()
     folder = opened(run, trust)
-    early, record = calibrate_run(
-        folder, max_error_increase=max_error_increase, max_cost=max_cost, batch_sizes=batch_sizes
-    )
+    with counting("steps") as watch:
+        early, record = calibrate_run(
+            folder, max_error_increase=max_error_increase, max_cost=max_cost, batch_sizes=batch_sizes, watch=watch
+        )
     written = {"run": str(run), "figure": str(figures.draw_exits(run))}
     if export is not None:
         written["export"] = str(export_exits(folder, early, export))
@@ -84,10 +86,14 @@ def _text(record: dict[str, Any], written: dict[str, str]) -> str:
         f"test error {record['error']:.2f} %, plain net {record['plain_error']:.2f} % ({change:+.2f} points), on "
         f"{record['images']:,} images; {record['multiply_adds']:.2f} of the multiply-adds"
     )
-    if not any(threshold is not None for threshold in record["thresholds"].values()):
+    active = any(threshold is not None for threshold in record["thresholds"].values())
+    faster = active and any(speed > 1 for speed in record["speedup"].values())
+    if not active:
         lines.append("no exit pays for itself on this machine within the allowed error: the plain net runs")
+    elif not faster:
+        lines.append("on the test images the exits are not faster than the plain net at any of these batch sizes")
     lines += [f"{what}: {path}" for what, path in written.items() if what != "run"]
-    lines.append(f"next: deepsup predict {written['run']} FILE ... --early")
+    lines += [f"next: deepsup predict {written['run']} FILE ... --early"] * faster
     lines.append(f"next: deepsup report {written['run']}")
     return "\n".join(lines)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from deepsup.cli.app import Flag, show, table, verb
 from deepsup.cli.trusted import opened
-from deepsup.errors import extras_named
+from deepsup.errors import MissingPackageError, extras_named
 
 _Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
 _Page = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: report.html in the first folder)")]
@@ -49,14 +50,14 @@ def inspect(
     """
     from deepsup.trainer.runs import inspect as inspect_run
 
-    figures = _figures()  # before the work, not after it
+    figures = _figures_if_there()  # before the work, not after it
     if image is not None:
         _inspect_image(runs, image, layer, trust, json)
         return
     found = {str(run): inspect_run(opened(run, trust), layer) for run in runs}
-    page = figures.write_report(runs, out)
+    page = str(figures.write_report(runs, out)) if figures else None
     text = "\n\n".join(f"{name}\n{_layers(each)}" for name, each in found.items())
-    show({"runs": found, "report": str(page)}, f"{text}\n\nreport: {page}", json)
+    show({"runs": found, "report": page}, f"{text}\n\nreport: {page}" if page else text, json)
 
 
 def _layers(found: dict[str, Any]) -> str:
@@ -81,10 +82,11 @@ def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, trust
     """Return the prediction of each layer of each run for one image, and draw its feature maps."""
     from deepsup.trainer.runs import inspect_image
 
+    figures = _figures_if_there()
     answers, texts = {}, []
     for run in runs:
         found, arrays = inspect_image(opened(run, trust), image, layer)
-        picture = _figures().draw_image(run, found, arrays)
+        picture = figures.draw_image(run, found, arrays) if figures else None
         answers[str(run)] = {**found, "figure": str(picture) if picture else None}
         rows = [
             [name, each["judged_by"], each["label"], f"{each['confidence']:.3f}"]
@@ -100,3 +102,12 @@ def _figures() -> Any:
     with extras_named("the report"):
         from deepsup.trainer import report
     return report
+
+
+def _figures_if_there() -> Any:
+    """Return what draws; where it is not installed say so, and None: the table needs no picture."""
+    try:
+        return _figures()
+    except MissingPackageError as error:
+        sys.stderr.write(f"{error}\n")
+        return None

@@ -317,7 +317,7 @@ def evaluate(
 @verb("predict")
 def predict(
     run: _Run,
-    files: Annotated[tuple[Path, ...], Positional, arg(metavar="FILE ...")],
+    files: Annotated[tuple[Path, ...], Positional, arg(metavar="FILE|FOLDER ...")],
     early: Flag = False,
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: RUN/predictions)")] = None,
     trust: Flag = False,
@@ -327,14 +327,16 @@ def predict(
 
     Args:
         run: run folder
-        files: image files
+        files: image files, or folders: all images in them and in their sub-folders
         early: let images leave at the first companion that is sure, with the thresholds of deepsup exits
         out: folder for the masks of a run that was trained on masks
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
+    from deepsup.trainer.data import image_files
     from deepsup.trainer.runs import predict as predict_files
 
+    files = image_files(files)
     if early:
         _predict_early(opened(run, trust), files, json)
         return

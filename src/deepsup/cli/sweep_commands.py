@@ -141,9 +141,8 @@ def _difference(answer: dict[str, Any]) -> str:
     if found["interval"] is None:
         return f"{said}; one seed is not conclusive"
     low, high = found["interval"]
-    verdict = "companions help" if high < 0 else "companions harm" if low > 0 else "not significant"
     seeds = len(answer["methods"]["plain"]["errors"])
-    return f"{said} over {seeds} seeds, 95 % interval {low:+.2f} to {high:+.2f}; {verdict}"
+    return f"{said} over {seeds} seeds, 95 % interval {low:+.2f} to {high:+.2f}; {answer['verdict']}"
 
 
 def _percent(value: float | None) -> str:

@@ -10,7 +10,8 @@ import torch
 from PIL import Image
 from sklearn.metrics import accuracy_score, confusion_matrix
 
-from deepsup.cli import main
+from deepsup.cli import insight_commands, main
+from deepsup.errors import MissingPackageError
 from deepsup.insight import feature_maps
 from deepsup.trainer.config import Config
 from deepsup.trainer.report._read import read_run
@@ -114,6 +115,24 @@ def test_another_layer_and_one_image(
         assert Path(answer["figure"]).read_bytes().startswith(b"\x89PNG")
     assert main(["inspect", folders[0], "--image", str(file)]) == 0
     assert "judged by" in capsys.readouterr().out
+
+
+def test_without_matplotlib_there_is_the_table(
+    runs: dict[str, RunFolder], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def missing() -> None:
+        raise MissingPackageError("the report needs the package matplotlib, which is not installed")
+
+    monkeypatch.setattr(insight_commands, "_figures", missing)
+    assert main(["inspect", str(runs["dsn"].folder)]) == 0
+    said = capsys.readouterr()
+    assert "of a linear probe" in said.out
+    assert "report:" not in said.out
+    assert "needs the package matplotlib" in said.err
+    Image.fromarray(np.full((28, 28), 200, np.uint8)).save(tmp_path / "digit.png")
+    assert main(["inspect", str(runs["dsn"].folder), "--image", str(tmp_path / "digit.png"), "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["runs"].values()
+    assert answer["figure"] is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from deepsup import Config, train
-from deepsup.cli import main
+from deepsup.cli import exit_commands, main
 from deepsup.exits import _stage_times as stage_times
 from deepsup.trainer.data import Part
 from deepsup.trainer.preprocess import to_tensor
@@ -99,6 +99,32 @@ def test_predict_early_says_where_each_file_left(calibrated: Path, capsys: pytes
     assert [each["exit"] for each in answers] == [early.names[number] for number in out.exits]
     assert main(["predict", str(calibrated), *files, "--early"]) == 0
     assert "left at" in capsys.readouterr().out
+
+
+def test_predict_takes_folders(calibrated: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    places = ["b.png", "sub/a.PNG", ".hidden/c.png", "notes.txt"]
+    for place, image in zip(places, images_of(calibrated).images[:4], strict=True):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        Image.fromarray(image[0]).save(tmp_path / place, format="PNG")
+    answers = []
+    for files in ([tmp_path], [tmp_path / "b.png", tmp_path / "sub" / "a.PNG"]):
+        assert main(["predict", str(calibrated), *map(str, files), "--json"]) == 0
+        answers.append(json.loads(capsys.readouterr().out)["predictions"])
+    assert answers[0] == answers[1]
+    (tmp_path / "empty").mkdir()
+    assert main(["predict", str(calibrated), str(tmp_path / "empty")]) == 2
+    assert "empty has no image; expected image files, or folders with some" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("threshold", "speed", "advised"), [(0.9, 1.2, True), (None, 1.0, False), (0.9, 0.8, False)])
+def test_early_prediction_is_advised_only_where_it_pays(
+    calibrated: Path, threshold: float | None, speed: float, advised: bool
+) -> None:
+    record = json.loads((calibrated / "exits.json").read_text())
+    record |= {"thresholds": dict.fromkeys(record["thresholds"], threshold), "speedup": {"1": speed, "20": 0.5}}
+    text = exit_commands._text(record, {"run": "runs/mine", "figure": "exits.png"})
+    assert ("--early" in text) is advised
+    assert ("no exit pays" in text or "not faster" in text) is not advised
 
 
 def test_the_page_shows_which_images_leave_where(calibrated: Path) -> None:

@@ -404,6 +404,39 @@ def test_a_budget_too_small_for_one_run(config: Config, space: Path, tmp_path: P
     assert again["methods"]["supervised"]["states"] == {"complete": 1}
 
 
+def test_a_budget_for_fewer_final_runs_has_fewer(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from deepsup.trainer.studies import _sweep
+
+    monkeypatch.setattr(_sweep, "Forecast", lambda *_: SimpleNamespace(seconds=lambda _: 10.0))
+    job = _sweep.Job("supervised", "forecast", config, tmp_path)
+    with caplog.at_level("INFO", logger="deepsup"):
+        for minutes, seeds in ((2.0, 3), (1.1, 2), (0.7, 1)):  # 12, 6.6 and 4.2 runs, two of them trials
+            searching = _sweep.Searching([], None, minutes, 3, lambda *_: None)
+            searching.forecast(SimpleNamespace(room=lambda: 1), job)
+            assert searching.seeds == seeds
+    assert "--budget 1.1: 2 final runs per net instead of 3" in caplog.messages
+    with pytest.raises(TrainingError, match=r"a budget of 0.5 minutes is too small .* at least about 0.7"):
+        _sweep.Searching([], None, 0.5, 3, lambda *_: None).forecast(SimpleNamespace(room=lambda: 1), job)
+
+
+@pytest.mark.parametrize(
+    ("best", "interval", "said"),
+    [
+        ("supervised", (-2, -1), "companions help"),
+        ("plain", (1, 2), "companions harm"),
+        ("plain", (-1, 1), "not a significant difference"),
+        ("plain", (-2, -1), "undecided: the validation images chose the plain net"),
+        ("supervised", (1, 2), "undecided: the validation images chose the supervised net"),
+    ],
+)
+def test_the_verdict_never_contradicts_the_chosen_net(best: str, interval: tuple[int, int], said: str) -> None:
+    from deepsup.trainer.studies._sweep_summary import verdict
+
+    assert verdict(best, interval).startswith(said)
+
+
 def test_how_long_a_run_takes_is_known_from_the_longest_part_of_one(config: Config) -> None:
     """A trial that was stopped after one step says little; of a resumed one, only what was trained here counts."""
     from deepsup.trainer.studies._sweep import Searching

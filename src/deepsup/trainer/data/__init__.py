@@ -7,7 +7,7 @@ from deepsup.trainer.data._images import open_image, read_image_files
 from deepsup.trainer.data._known_sets import KNOWN
 from deepsup.trainer.data._load import load_data
 from deepsup.trainer.data._npz import StoredArrays, read_arrays
-from deepsup.trainer.data._own import image_digests
+from deepsup.trainer.data._own import image_digests, image_files
 from deepsup.trainer.data._palette import palette
 from deepsup.trainer.data._recorded import Split, counted, load_test
 from deepsup.trainer.data._scenes import COMPOSED, EDGES, Composed, compose
@@ -36,6 +36,7 @@ __all__ = [
     "get",
     "hold_out",
     "image_digests",
+    "image_files",
     "is_present",
     "load_data",
     "load_test",

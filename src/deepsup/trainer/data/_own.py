@@ -7,7 +7,7 @@ names which images it was trained and tested on.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -96,6 +96,30 @@ def files_in(folder: Path) -> Iterator[Path]:
         for path in sorted((folder / name).rglob("*")):
             if path.is_file() and not path.name.startswith(".") and path.name.lower() not in _NOT_IMAGES:
                 yield path
+
+
+def image_files(places: Iterable[Path]) -> tuple[Path, ...]:
+    """Return files as they are, and for every folder the image files in it and in its sub-folders, in order."""
+    found: list[Path] = []
+    for place in places:
+        inside = _images_below(place) if place.is_dir() else [place]
+        if not inside:
+            raise DataError(f"{place} has no image; expected image files, or folders with some")
+        found += inside
+    return tuple(found)
+
+
+def _images_below(folder: Path) -> list[Path]:
+    """Return the files that are images by their names, without what begins with a dot."""
+    from PIL import Image
+
+    known = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix.lower() in known and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]  # fmt: skip
 
 
 def _part_folders(folder: Path) -> dict[str, Path]:

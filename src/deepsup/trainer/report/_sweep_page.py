@@ -58,7 +58,8 @@ def outcome(sweep: SweepRecord) -> str:
     if found["interval"] is None:
         return f"{said}; one seed cannot show whether that is more than chance."
     low, high = found["interval"]
-    verdict = "companions help" if high < 0 else "companions harm" if low > 0 else "not a significant difference"
+    difference = "not a significant difference" if low <= 0 <= high else "a significant difference"
+    verdict = sweep.table.get("verdict", difference)  # sweeps of earlier versions have none
     seeds = len(ours["errors"])
     return f"{said}: {verdict} (95 % interval of the difference {low:+.2f} to {high:+.2f} points, {seeds} seeds)."
 

@@ -6,7 +6,7 @@ N images, C channels, H W height and width.
 import hashlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,13 @@ def calibrate_run(
     max_error_increase: float | None = None,
     max_cost: float | None = None,
     batch_sizes: Sequence[int] = (1, 32, 512),
+    watch: Callable[[str, int, int], None] = lambda *_: None,
 ) -> tuple[EarlyExit, dict[str, Any]]:
     """Calibrate the exits of a run on its validation images, measure them on its test images, and keep the result.
 
     The thresholds and all that was measured go into ``exits.json`` of the run, some images into ``exits.npz``.
+
+    watch: called with what has ended, how many steps have, and how many there are.
     """
     model = supervised_model(run)
     validation, test, chosen_on = parts_of(run, model)
@@ -51,9 +54,12 @@ def calibrate_run(
         max_cost=max_cost,
         batch_size=batch_sizes,
     )
+    watch("thresholds chosen", 1, 4)
     curve = measured_curve(early, model, prepared(model, validation), batch_sizes[len(batch_sizes) // 2])
+    watch("curve measured", 2, 4)
     images, labels = prepared(model, test), torch.from_numpy(test.labels)
     outputs = [early(part) for part in in_batches(images)]
+    watch("test images classified", 3, 4)
     record = {
         "plain_error": error_percent(plain_scores(early, images), labels),
         "error": error_percent(torch.cat([each.scores for each in outputs]), labels),
@@ -68,6 +74,7 @@ def calibrate_run(
         "curve": curve,
         "model": digest(run),
     }
+    watch("speed measured", 4, 4)
     keep(run, record, model, test, outputs)
     return early, record
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import time
@@ -19,6 +20,8 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.runs import on_error_resume, owned
 from deepsup.trainer.studies._compare import check_device
 from deepsup.trainer.studies._engine import Engine, Workers
+from deepsup.trainer.studies._forecast import Forecast
+from deepsup.trainer.studies._pool import Job, whole
 from deepsup.trainer.studies._space import COMPANIONS
 from deepsup.trainer.studies._study import Watcher, check_one_rate, held_out
 from deepsup.trainer.studies._sweep_settings import Sweep, alone, prepared
@@ -32,6 +35,7 @@ TRIALS = 20
 """Trials per method where neither a number nor a budget is given."""
 SPARE = 2000
 """Validation images, if so many are not trained on: they are looked at after many epochs."""
+logger = logging.getLogger("deepsup")
 
 
 def sweep(
@@ -55,7 +59,8 @@ def sweep(
     space: a YAML file of settings and their ranges; default: learning rate, weight decay and the companions' settings.
     trials: per method; default: 20, or with a budget as many as there is time for.
     budget: minutes for everything, the final runs included.
-    seeds: final runs per method, with its best settings, on all images; they read the test set.
+    seeds: final runs per method, with its best settings, on all images; they read the test set. A budget that is too
+        small for so many has fewer.
     storage: a database URL or a journal file; default: an SQLite file in ``out``.
     watch: called with the run that has ended, how many have, and how many there are (0: it is not known).
     """
@@ -72,6 +77,8 @@ def sweep(
         workers = stack.enter_context(engine.workers(folder))
         limit = trials or (None if budget else TRIALS)
         run = Searching(searches, limit, budget, seeds, watch)
+        if budget is not None:
+            run.forecast(workers, Job("supervised", "forecast", made.config, below(folder, "forecast")))
         run.all_trials(workers)
         run.check_enough()
         return finished(run, made, folder, workers, {"trials": limit, "budget": budget})
@@ -133,7 +140,18 @@ class Searching:
         self.deadline = self.began + 60 * (budget or 1e9)
         self.lasted: list[float] = []
         self.ended, self.done, self.needs = 0, 0.0, 0.0
-        self.parallel = 1
+        self.parallel, self.expected = 1, 0.0
+
+    def forecast(self, workers: Workers, job: Job) -> None:
+        """Take a few steps of a run; plan fewer final runs if the budget is too small for all, or refuse it."""
+        self.expected = Forecast(workers, [job]).seconds([whole(job)])
+        runs = 60 * (self.budget or 0) * workers.room() / max(self.expected, 1e-9)
+        fitting = min(self.seeds, int(runs - 2) // 2)
+        if fitting < 1:
+            raise self.too_small(self.expected, 1, workers.room())
+        if fitting < self.seeds:
+            logger.info("--budget %g: %d final runs per net instead of %d", self.budget, fitting, self.seeds)
+            self.seeds = fitting
 
     def all_trials(self, workers: Workers) -> None:
         """Train until the search is over."""
@@ -177,7 +195,8 @@ class Searching:
     def fits(self) -> bool:
         """Whether a trial of each method and the final runs still fit into the time."""
         runs = max(2.0, (2 + 2 * self.seeds) / self.parallel)
-        return not self.lasted or time.monotonic() + runs * mean(self.lasted) <= self.deadline
+        longest = max(mean(self.lasted), self.expected) if self.lasted else self.expected
+        return time.monotonic() + runs * longest <= self.deadline
 
     def check_enough(self) -> None:
         """Refuse a budget in which not one run of each method has ended."""
@@ -186,9 +205,12 @@ class Searching:
                 continue
             if not self.needs:
                 raise TrainingError(f"no trial of the {search.method} net trained to its end; lower the learning rates")
-            run = mean(self.lasted) if self.lasted else self.needs
-            minutes = max((2 + 2 * self.seeds) * run / self.parallel / 60, 0.1)
-            raise TrainingError(
-                f"a budget of {self.budget:g} minutes is too small for one run of each net; expected at least about "
-                f"{minutes:.1f}; go on with --resume and a larger --budget"
-            )
+            raise self.too_small(mean(self.lasted) if self.lasted else self.needs, self.seeds, self.parallel)
+
+    def too_small(self, run: float, seeds: int, parallel: int) -> TrainingError:
+        """Return the error about a budget in which a run of each net and the final runs do not fit."""
+        minutes = max((2 + 2 * seeds) * run / parallel / 60, 0.1)
+        return TrainingError(
+            f"a budget of {self.budget:g} minutes is too small for one run of each net; expected at least about "
+            f"{minutes:.1f}; go on with --resume and a larger --budget"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -57,6 +58,23 @@ def about(search: Search, trials: list[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def verdict(best: str, interval: Sequence[float]) -> str:
+    """Return what the final runs say; validation images chose ``best``, and the test images may contradict them.
+
+    interval: of the difference of the test errors, with companions minus without.
+
+    >>> verdict("supervised", (-2, -1))
+    'companions help'
+    """
+    low, high = interval
+    if low <= 0 <= high:
+        return "not a significant difference"
+    better = "supervised" if high < 0 else "plain"
+    if better != best:
+        return f"undecided: the validation images chose the {best} net, the test images speak for the {better} one"
+    return "companions help" if high < 0 else "companions harm"
+
+
 def method_config(config: Config, method: str) -> Config:
     """Return the config of a method."""
     return config if method == "supervised" else config.replace(at=("none",))
@@ -93,5 +111,7 @@ def add_finals(answer: dict[str, Any], made: Sweep, folder: Path, seeds: int, wo
     ours, theirs = (answer["methods"][method]["errors"] for method in ("supervised", "plain"))
     whole_ = None not in ours + theirs
     answer["difference"] = paired(ours, theirs) if whole_ else {"mean": None, "interval": None, "p": None}
+    if answer["difference"]["interval"] is not None:
+        answer["verdict"] = verdict(answer["best"]["method"], answer["difference"]["interval"])
     answer["best"]["config"] = str(folder / "best.yaml")
     write_whole(folder / "best.yaml", (folder / f"{answer['best']['method']}.yaml").read_bytes())
