@@ -17,6 +17,7 @@ from torch import Tensor, distributed, nn
 
 from deepsup.errors import ObjectiveError, nearest
 from deepsup.objective._answers import Answering, Answers
+from deepsup.objective._balance import balance_of
 from deepsup.objective._checks import a_bool, a_count, a_label, at_least_0, check_mean, check_output
 from deepsup.objective._dense_checks import as_class_weights
 from deepsup.objective._dense_means import dense_mean, weighted_mean
@@ -75,7 +76,10 @@ class Objective:
         alpha is 0.5, and 0.1 at layers that return sequences (a transformer's tokens), which gain less. A companion
         whose term is at or below its gamma adds exactly 0. Gamma is in units of |w_m|^2 + C l, where l is a mean over
         the batch.
-    balance: the paper's C, in front of every loss.
+    balance: the paper's C, in front of every loss; or ``softmax``: each loss gets the C with which its gradient at
+        zero scores is as long as that of softmax, so that one learning rate suits all losses: 1 / 2K for the squared
+        hinge, sqrt(K - 1) / 2K for the one-vs-rest one, twice these for the plain hinges, 1 for softmax. The number is
+        ``objective.balance``.
     schedule: how alpha changes with the progress of training: ``constant``, ``paper``, ``linear``, ``cut:0.25``, or a
         callable of the progress.
     norms: whether the |w|^2 terms (biases included, as the paper absorbs them) are part of the objective; ``False``
@@ -100,7 +104,7 @@ class Objective:
         companion_loss: str | LossFunction | Mapping[str, str | LossFunction] | None = None,
         alpha: float | Sequence[float] | Mapping[str, float] | None = None,
         gamma: float | Sequence[float] | Mapping[str, float] = 0.0,
-        balance: float = 1.0,
+        balance: float | str = 1.0,
         schedule: str | Schedule = "linear",
         norms: bool = False,
         average: bool = False,
@@ -119,7 +123,10 @@ class Objective:
         alphas = {} if alpha is None else per_tap("alpha", alpha, taps)
         self._alpha = {name: at_least_0(f"alpha of {name!r}", a) for name, a in alphas.items()}
         self.gamma = {name: at_least_0(f"gamma of {name!r}", g) for name, g in per_tap("gamma", gamma, taps).items()}
-        self.balance = at_least_0("balance", balance)
+        self.balance = balance_of(balance, self.loss, self.net.num_classes)
+        self.companion_balance = {
+            name: balance_of(balance, each, self.net.num_classes) for name, each in self.companion_loss.items()
+        }
         self.schedule = find_schedule(schedule)
         self.norms = a_bool("norms", norms)
         self.average = a_bool("average", average)
@@ -193,9 +200,9 @@ class Objective:
         }
         if not torch.compiler.is_compiling():
             self._watch.look(losses)
-        p = self.margin_and_loss(self.net.output_layer if self.norms else None, output_loss)
+        p = self.margin_and_loss(self.net.output_layer if self.norms else None, output_loss, self.balance)
         brackets = {
-            name: self.margin_and_loss(self.net.classifier(name), loss) - self.gamma[name]
+            name: self.margin_and_loss(self.net.classifier(name), loss, self.companion_balance[name]) - self.gamma[name]
             for name, loss in losses.items()
         }
         above = dict(zip(brackets, above_0(list(brackets.values()), count), strict=True))
@@ -224,6 +231,8 @@ class Objective:
         loss = names.get(id(self.loss), getattr(self.loss, "__name__", type(self.loss).__name__))
         alphas = " or ".join(sorted({f"{each:g}" for each in self.alpha.values()})) or "none"
         words = [loss, f"{len(self.net.outputs)} companions", f"alpha {alphas}", name_of(self.schedule).strip("'")]
+        balances = sorted({f"{each:.4g}" for each in (self.balance, *self.companion_balance.values())})
+        words += [] if balances == ["1"] else [f"balance {' or '.join(balances)}"]
         words += [] if self.steps is None else [f"step {self.step} of {self.steps}"]
         return f"Objective({', '.join(words)})"
 
@@ -283,9 +292,9 @@ class Objective:
         if check_mean(loss, scores, labels, once):
             self._means.append(loss)
 
-    def margin_and_loss(self, classifier: Any, loss: Tensor) -> Tensor:
+    def margin_and_loss(self, classifier: Any, loss: Tensor, balance: float) -> Tensor:
         """Return |w|^2 + C l, or only C l without the |w|^2 terms."""
-        weighed = self.balance * loss
+        weighed = balance * loss
         if not self.norms or classifier is None:
             return weighed
         # by name: under a parametrization, parameters() returns other tensors

@@ -94,6 +94,14 @@ def test_batch_norm_in_place_of_companions(digits: Path, tmp_path: Path) -> None
     assert RunFolder(tmp_path / run).config.to_dict() == normed.replace(tensorboard=False).to_dict()
 
 
+def test_one_grid_of_rates_suits_all_losses() -> None:
+    names = ("CNN-Softmax", "DSN-Softmax", "CNN-SVM", "DSN-SVM", "BatchNorm")
+    found = configs_of(Config(network="nin-mnist"), names)
+    assert [found[name].objective.balance for name in names] == [1.0, 1.0, "softmax", "softmax", 1.0]
+    given = Config(network="nin-mnist", balance=0.1)
+    assert configs_of(given, names)["DSN-SVM"].objective.balance == 0.1
+
+
 def test_a_comparison_that_is_stopped_summarises_the_seeds_that_are_done(digits: Path, tmp_path: Path) -> None:
     config = Config(data=str(digits), limit_steps=2, batch_size=60)
 

@@ -127,8 +127,9 @@ class ObjectiveSettings(Settings):
     """weight of the companions: one for all, or one per tap; none: 0.5, and 0.1 at layers that return sequences"""
     gamma: tuple[Amount, ...] = (0.0,)
     """threshold at or below which a companion's loss counts as 0: one for all, or one per tap"""
-    balance: Amount = 1.0
-    """factor in front of every loss, the C of the paper"""
+    balance: Amount | Literal["softmax"] = 1.0
+    """factor in front of every loss, the C of the paper; softmax: for each loss the factor with which its gradient at
+    zero scores is as long as that of softmax"""
     schedule: str = "linear"
     """decay of alpha over training: constant, linear, paper or cut:FRACTION"""
     decay_by: Literal["step", "epoch"] = "step"

@@ -96,8 +96,9 @@ def typed(setting: Setting, kind: Any, value: Any) -> Any:
     """Return a value as ``kind``, the setting's type or a part of it; refuse others in the words the user typed."""
     value = value.tolist() if hasattr(value, "tolist") else value  # numbers and arrays of numpy
     origin, (first, *rest) = get_origin(kind), get_args(kind) or (kind,)
-    if origin in (Union, UnionType):  # with None
-        return None if value is None else typed(setting, first, value)
+    if origin in (Union, UnionType):  # with None, or with words beside a number
+        words = [word for each in rest if get_origin(each) is Literal for word in get_args(each)]
+        return value if value in words or (value is None and not words) else typed(setting, first, value)
     if origin is tuple:
         return tuple(typed(setting, first, each) for each in (value if isinstance(value, list | tuple) else (value,)))
     if origin is Annotated:

@@ -1,6 +1,6 @@
 """Many runs: methods with settings to choose from, chosen on validation images, compared over seeds; sweeps."""
 
-from deepsup.trainer.studies._compare import METHODS, compare_methods, for_method
+from deepsup.trainer.studies._compare import METHODS, compare_methods, for_method, on_one_scale
 from deepsup.trainer.studies._comparison_table import ratio_text
 from deepsup.trainer.studies._engine import Engine
 from deepsup.trainer.studies._grid import regrown
@@ -42,6 +42,7 @@ __all__ = [
     "holm",
     "least_error",
     "mean_test",
+    "on_one_scale",
     "paired",
     "pool",
     "quarter",

@@ -155,7 +155,9 @@ def configs_of(config: Config, names: Sequence[str]) -> dict[str, Config]:
     """Return the config of every method."""
     first = next(name for name in names if name != NORM)
     return {
-        name: with_norm(for_method(config, f"CNN-{first[4:]}")) if name == NORM else for_method(config, name)
+        name: on_one_scale(
+            with_norm(for_method(config, f"CNN-{first[4:]}")) if name == NORM else for_method(config, name)
+        )
         for name in names
     }
 
@@ -173,6 +175,16 @@ def for_method(config: Config, method: str) -> Config:
         taps = ("network",)
     smoothing = config.objective.label_smoothing if loss == "softmax" else 0.0
     return config.replace(loss=loss, companion_loss=None, at=taps, label_smoothing=smoothing)
+
+
+def on_one_scale(config: Config) -> Config:
+    """Return the config with its loss on softmax's scale, so that one grid of learning rates suits all methods.
+
+    A balance that was given stays.
+    """
+    if config.objective.loss == "softmax" or config.objective.balance != 1.0:
+        return config
+    return config.replace(balance="softmax")
 
 
 def with_norm(config: Config) -> Config:
