@@ -13,6 +13,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -31,6 +32,9 @@ MOST_JSON = 2**26
 """Bytes of a JSON file: the split of 800,000 images has about so many."""
 MOST_MEMORY = 3 * 2**28
 """Bytes that the values of JSON texts may take once they are decoded: of one file, or of all on one page."""
+MOST_HEADER = 2**22
+"""Bytes that list the tensors of a safetensors file, the arrays of an .npz or the records of a checkpoint: each entry
+becomes an object, and 50 bytes in the file a thousand in memory."""
 LONGEST_NAME = 150
 """Bytes of a file name that is made from a name in another file."""
 
@@ -195,8 +199,8 @@ def file_name(name: str) -> str:
     return f"{kept}-{hashlib.blake2b(name.encode(errors='surrogatepass'), digest_size=4).hexdigest()}"
 
 
-_BIDI = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Characters that turn the direction of text around, so that it reads as something else, and two that end lines."""
+_JOINERS = "\u200c\u200d"
+"""Invisible, but words of some languages need them."""
 
 
 def printable(text: str) -> str:
@@ -211,9 +215,19 @@ def printable(text: str) -> str:
     )
 
 
+def one_line(text: object) -> str:
+    r"""Return text of a stranger for one cell of a table: a name with a line break must not look like two lines.
+
+    >>> one_line("cat\nall is well")
+    'cat\\nall is well'
+    """
+    return printable(str(text)).replace("\n", "\\n").replace("\t", "\\t")
+
+
 def _is_control(char: str) -> bool:
-    """Whether a character acts on the text around it, or cannot be written in UTF-8 or XML."""
-    return unicodedata.category(char) in ("Cc", "Cs") or char in _BIDI or char in "\ufffe\uffff"
+    """Whether a character is invisible, acts on the text around it, or cannot be written in UTF-8 or XML."""
+    hidden = unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in _JOINERS
+    return hidden or char in "\ufffe\uffff"
 
 
 @contextmanager
@@ -266,11 +280,34 @@ def size_of_regular(path: str | os.PathLike[str]) -> int:
 
 def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
     """Return the bytes of a regular file that has at most so many."""
-    size = size_of_regular(path)
-    if size > most:
+    if (size := size_of_regular(path)) > most:
         raise ValueError(f"it has {size:,} bytes, expected at most {most:,}")
     with Path(path).open("rb") as file:
         return file.read(most)
+
+
+def check_tensor_list(path: str | os.PathLike[str]) -> None:
+    """Refuse a safetensors file that lists too many tensors; its first 8 bytes are the length of the list."""
+    size_of_regular(path)
+    with Path(path).open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if length > MOST_HEADER:
+        raise ValueError(f"its header has {length:,} bytes, expected at most {MOST_HEADER:,}")
+
+
+def check_zip_list(path: str | os.PathLike[str]) -> int:
+    """Refuse a zip file that lists too many members, before zipfile makes an object of each; return its size."""
+    size = size_of_regular(path)
+    with Path(path).open("rb") as file:
+        file.seek(max(0, size - 2**16 - 200))  # where a zip file ends: its comment has at most 2**16 bytes
+        end = file.read()
+    for mark, offset, width in ((b"PK\5\6", 12, 4), (b"PK\6\6", 40, 8)):  # the second one has what exceeds 4 bytes
+        for found in re.finditer(re.escape(mark), end):
+            at = found.start() + offset
+            length = int.from_bytes(end[at : at + width], "little")
+            if length > MOST_HEADER and (width, length) != (4, 2**32 - 1):
+                raise ValueError(f"its list of members has {length:,} bytes, expected at most {MOST_HEADER:,}")
+    return size
 
 
 @dataclass

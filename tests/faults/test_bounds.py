@@ -32,6 +32,8 @@ from deepsup.trainer.data._images import open_image, read_image_files
 from deepsup.trainer.data._load import load_data
 from deepsup.trainer.data._npz import read_arrays
 from deepsup.trainer.data._svhn import read_svhn
+from deepsup.trainer.runs._snapshots import read_snapshot
+from deepsup.trainer.runs._starting_weights import read_weights
 from deepsup.trainer.training import _checkpoint as checkpoint
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
@@ -92,6 +94,34 @@ def packed_checkpoint(path: Path) -> None:
             new.writestr(name, data)
 
 
+MANY_LISTS = b"\x80\x02](" + b"]" * 3_200_000 + b"e."
+"""A list of lists: a byte each in the file, and a hundred in memory."""
+
+
+def many_objects(path: Path) -> None:
+    torch.save({"deepsup": 1}, path)
+    with zipfile.ZipFile(path) as old:
+        held = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(path, "w") as new:
+        for name, data in held.items():
+            new.writestr(name, MANY_LISTS if name.endswith(".pkl") else data)
+
+
+def many_members(mark: bytes, at: int, layout: str) -> Callable[[Path], object]:
+    """Return what writes the end of a zip file that says how long its list of members is."""
+
+    def make(path: Path) -> None:
+        end = bytearray(b"PK\5\6".ljust(22, b"\0") if mark.endswith(b"\5\6") else mark.ljust(56, b"\0"))
+        struct.pack_into(layout, end, at, 2**27)
+        path.write_bytes(bytes(100) + end)
+
+    return make
+
+
+def many_tensors(path: Path) -> None:
+    path.write_bytes(struct.pack("<Q", 2**26) + b"{}")
+
+
 def read_batch(path: Path) -> None:
     read_python([path], b"labels", 9)
 
@@ -118,6 +148,13 @@ BOMBS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object], str]]
     "a.tar.gz": (long_name_bomb, lambda p: unpack(p, p.parent / "out"), "a header of 2,147,483,648 bytes"),
     "wide.pt": (wide_tensor, checkpoint.load, "more values than are stored"),
     "packed.pt": (packed_checkpoint, checkpoint.load, "packed records"),
+    "objects.pt": (many_objects, checkpoint.load, "its structure has 3,200,006 bytes, expected at most 3,145,728"),
+    "objects": (lambda p: p.write_bytes(MANY_LISTS), read_batch, "more than 2,097,152 operations"),
+    "members.npz": (many_members(b"PK\5\6", 12, "<I"), load_data, "its list of members has 134,217,728 bytes"),
+    "large.npz": (many_members(b"PK\6\6", 40, "<Q"), load_data, "its list of members has 134,217,728 bytes"),
+    "members.pt": (many_members(b"PK\5\6", 12, "<I"), checkpoint.load, "its list of members has 134,217,728 bytes"),
+    "a.safetensors": (many_tensors, read_weights, "its header has 67,108,864 bytes, expected at most 4,194,304"),
+    "snapshot.safetensors": (many_tensors, read_snapshot, "its header has 67,108,864 bytes"),
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from statistics import median
 
 import pytest
 from fuzz import SHARES, Task, soak, tasks, tried
-from readers import Reader
+from readers import Reader, data_readers, pretrained_reader, run_readers
 
 from deepsup.errors import DataError
 
@@ -38,6 +38,10 @@ def test_nothing_escapes() -> None:
 def test_a_soak_reads_more_than_a_hundred_thousand_files() -> None:
     assert sum(task.count for task in tasks(15_000)) > 100_000
     assert {task.reader for task in tasks(1)} == set(SHARES)
+
+
+def test_no_reader_is_forgotten(tmp_path: Path) -> None:
+    assert set(data_readers() | pretrained_reader(tmp_path) | run_readers(tmp_path)) == set(SHARES)
 
 
 def fails(_: Path) -> None:

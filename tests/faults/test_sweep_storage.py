@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import sqlite3
+import struct
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,3 +185,67 @@ def test_a_storage_is_a_regular_file(begun: Path) -> None:
     os.mkfifo(begun / "study.db")
     with pytest.raises(DeepsupError, match="it is a FIFO, a socket or a device"):
         resumed(begun)
+
+
+PROGRAMS = {
+    "an endless view": [
+        "ALTER TABLE studies RENAME TO old",
+        "CREATE VIEW studies AS WITH RECURSIVE x(study_id) AS (SELECT 1 UNION ALL SELECT study_id + 1 FROM x) "
+        "SELECT study_id, 'a' || study_id AS study_name FROM x",
+    ],
+    "an endless trigger": [
+        "CREATE TRIGGER t AFTER INSERT ON trials BEGIN INSERT INTO trial_user_attributes(trial_id, key, value_json) "
+        "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT n, 'k' || n, '1' FROM x; END"
+    ],
+    "a virtual table": ["CREATE VIRTUAL TABLE v USING fts5(x)"],
+}
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+def test_a_database_is_no_program(what: str, begun: Path) -> None:
+    with closing(sqlite3.connect(begun / "study.db")) as database:
+        for line in PROGRAMS[what]:
+            database.execute(line)
+        database.commit()
+    with pytest.raises(DeepsupError, match=r"study\.db has views, triggers or virtual tables; expected the tables"):
+        resumed(begun)
+
+
+def test_the_journal_of_a_database_does_not_remove_another_file(begun: Path, tmp_path: Path) -> None:
+    """What an interrupted write leaves is taken back by SQLite, which then removes the journal that it names."""
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    (begun / "study.db-journal").write_bytes(interrupted(begun / "study.db", str(mine).encode()))
+    with pytest.raises(DeepsupError, match=r"study\.db-journal names another file, which SQLite would remove"):
+        resumed(begun)
+    assert mine.exists()
+    with closing(sqlite3.connect(begun / "study.db")) as database:  # what would have happened
+        database.execute("SELECT * FROM studies").fetchall()
+    assert not mine.exists()
+
+
+def test_a_write_that_was_interrupted_is_taken_back(begun: Path) -> None:
+    (begun / "study.db-journal").write_bytes(interrupted(begun / "study.db"))
+    assert resumed(begun) == {"supervised": 2, "plain": 2}
+
+
+def interrupted(path: Path, other: bytes = b"") -> bytes:
+    """Return a rollback journal with the first page of a database; with the name of another file at its end."""
+    held = path.read_bytes()
+    size = int.from_bytes(held[16:18], "big")
+    page, magic = held[:size], bytes.fromhex("d9d505f920a163d7")
+    number = struct.Struct(">I").pack
+    header = magic + b"".join(map(number, (1, 0, len(held) // size, 512, size)))
+    checksum = sum(page[at] for at in range(size - 200, 0, -200))
+    journal = header.ljust(512, b"\0") + number(1) + page + number(checksum)
+    if other:
+        journal += number(2**30 // size + 1) + other + number(len(other)) + number(sum(other)) + magic
+    return journal
+
+
+@pytest.mark.parametrize("name", ["study.db", "study.journal"])
+def test_a_storage_has_a_bound(name: str, folder: Path) -> None:
+    with (folder / name).open("ab") as file:
+        file.truncate(2**28 + 1)
+    with pytest.raises(DeepsupError, match=rf"{name} has 268,435,457 bytes; expected at most 268,435,456"):
+        read_sweep_folder(folder)

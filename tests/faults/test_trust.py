@@ -252,6 +252,17 @@ def test_class_names_with_control_codes(run: Path, tmp_path: Path, capsys: pytes
     assert "\x1b" not in capsys.readouterr().err
 
 
+def test_a_class_name_does_not_look_like_another_line(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Image.fromarray(np.zeros((28, 28), np.uint8)).save(tmp_path / "a.png")
+    copy = edited(run, tmp_path / "run", {"classes": ["cat\n/home/me/b.png\tdog\u2028\u200b\U000e0041"] * 10})
+    assert main(["predict", str(copy), str(tmp_path / "a.png")]) == 0
+    out = capsys.readouterr().out
+    assert "cat\\n/home/me/b.png\\tdog\\u2028\\u200b\\U000e0041" in out
+    assert len(out.splitlines()) == 2  # the header and one row
+
+
 def test_printable_leaves_words_alone() -> None:
     assert printable("Größe\t1 + 2\n猫 👍") == "Größe\t1 + 2\n猫 👍"
     assert printable("a\x9b\udc80\r") == "a\\x9b\\udc80\\r"

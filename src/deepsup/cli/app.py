@@ -31,7 +31,7 @@ from deepsup.cli import mistakes
 from deepsup.cli.help import Short
 from deepsup.cli.mistakes import Function
 from deepsup.errors import DeepsupError, extras_named
-from deepsup.io import printable
+from deepsup.io import one_line, printable
 
 _GROUPS = {"data": "List, fetch and verify data sets."}
 
@@ -112,7 +112,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
     grid = Table(*header, box=None, pad_edge=False, header_style="")
     for row in rows:
-        grid.add_row(*(str(cell) for cell in row))
+        grid.add_row(*map(one_line, row))
     out = io.StringIO()
     Console(file=out, width=1000, markup=False, highlight=False).print(grid)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

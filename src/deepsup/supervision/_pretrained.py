@@ -21,7 +21,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from deepsup.errors import RunError, extras_named
-from deepsup.io import check, disk_errors_named, faults_named, read_json, size_of_regular, write_whole
+from deepsup.io import check, check_tensor_list, disk_errors_named, faults_named, read_json, write_whole
 
 SETTINGS, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 FORMAT = 1
@@ -58,7 +58,7 @@ def read_pretrained(folder: Path, shape: Mapping[str, Any], remedy: str) -> tupl
     with faults_named(folder / SETTINGS, RunError, remedy):
         check(settings, shape)
     with faults_named(folder / WEIGHTS, RunError, remedy):
-        size_of_regular(folder / WEIGHTS)
+        check_tensor_list(folder / WEIGHTS)
         content = (folder / WEIGHTS).read_bytes()
         tensors = from_bytes(content)
     if hashlib.sha256(content).hexdigest() != settings["sha256"]:

@@ -21,6 +21,8 @@ from deepsup.trainer.data._storage import md5
 
 _PIXELS = 3 * 32 * 32
 _MOST_BYTES = 2**29
+_MOST_OPERATIONS = 2**21
+"""Of a pickle; a batch of CIFAR has some 100,000. One byte can make an object of a hundred."""
 
 
 def read_binary(paths: Sequence[Path], label_bytes: int, classes: int) -> tuple[Part, dict[Path, str]]:
@@ -191,7 +193,9 @@ def unpickle(path: Path, data: bytes) -> dict[bytes, Any]:
 
 def _check_sizes(data: bytes) -> None:
     """Refuse a pickle that claims more bytes, or more places in its memo, than it has: each would be allocated."""
-    for operation, argument, _ in pickletools.genops(data):  # raises where a claimed length is not there
+    for number, (operation, argument, _) in enumerate(pickletools.genops(data)):  # raises where a length is not there
+        if number == _MOST_OPERATIONS:
+            raise pickle.UnpicklingError(f"it has more than {number:,} operations")
         if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > len(data):
             raise pickle.UnpicklingError(f"it asks for a memo of {argument:,} places")
         if operation.name in ("EMPTY_SET", "ADDITEMS", "FROZENSET"):

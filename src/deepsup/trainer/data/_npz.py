@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy.typing as npt
 from numpy.lib import format as npy
 
-from deepsup.io import size_of_regular
+from deepsup.io import check_zip_list
 
 MOST_BYTES = 2**29
 """What the arrays of a small file may take; those of a large one may take ``MOST_RATIO`` times its size."""
@@ -30,7 +30,8 @@ def read_arrays(
 
     most: bytes that they may take.
     """
-    room = max(MOST_BYTES, MOST_RATIO * size_of_regular(path)) if most is None else most
+    size = check_zip_list(path)
+    room = max(MOST_BYTES, MOST_RATIO * size) if most is None else most
     with zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         chosen = {name: info for name, info in members.items() if wanted is None or name in wanted}
@@ -67,7 +68,7 @@ class StoredArrays(Mapping[str, npt.NDArray[Any]]):
 
 def names_in(path: Path) -> list[str]:
     """Return the names of the arrays in a file, without reading them."""
-    size_of_regular(path)
+    check_zip_list(path)
     with zipfile.ZipFile(path) as archive:
         return [name.removesuffix(".npy") for name in archive.namelist()]
 

@@ -164,8 +164,9 @@ def read_npz(path: Path) -> OwnImages:
         present = names_in(path)
         names = next((names for names in _NPZ_NAMES if set(names["train"]) <= set(present)), None)
         if names is None:
+            listed = ", ".join([*map(repr, present[:9]), *["..."] * (len(present) > 9)])
             raise DataError(
-                f"{path}: holds {', '.join(map(repr, present)) or 'nothing'}; expected images and labels, "
+                f"{path}: holds {listed or 'nothing'}; expected images and labels, "
                 "or x_train, y_train, x_test and y_test, or train_images, train_labels, test_images and test_labels"
             )
         arrays = read_arrays(path, {"classes", *chain.from_iterable(names.values())})

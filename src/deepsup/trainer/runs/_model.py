@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from deepsup.errors import RunError
 from deepsup.insight import DenseMeasurement, Measurement, measure, measure_dense
-from deepsup.io import check, decoded, faults_named, reason, size_of_regular, sorted_metadata, write_whole
+from deepsup.io import check, check_tensor_list, decoded, faults_named, reason, sorted_metadata, write_whole
 from deepsup.supervision import DeeplySupervised
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import Images
@@ -116,7 +116,7 @@ def read_model(run: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not run.model.is_file():
         raise RunError(f"{run.folder} has no model.safetensors yet; let it finish: deepsup train --out DIR --resume")
     try:
-        size_of_regular(run.model)
+        check_tensor_list(run.model)
         with safe_open(run.model, framework="pt") as file:
             held = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping

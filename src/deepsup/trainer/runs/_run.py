@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import DataError
-from deepsup.io import below, printable, write_whole
+from deepsup.io import below, one_line, write_whole
 from deepsup.supervision import CARD, DeeplySupervised, card_of, local_folder, make_folder, push
 from deepsup.trainer.preprocess import Normalizer, to_tensor
 from deepsup.trainer.runs._evaluate import predict
@@ -81,7 +81,9 @@ class Run(RunFolder):
             f"test error {result['error']:.2f} %" if result["error"] is not None else "no test error",
         ]
         code = 'from deepsup import Run\n\nrun = Run.from_pretrained("FOLDER OR NAME")\nrun.predict(["image.png"])'
-        write_whole(place / CARD, printable(card_of(f"{self.name}, a run of deepsup", lines, code)).encode())
+        write_whole(
+            place / CARD, card_of(f"{one_line(self.name)}, a run of deepsup", list(map(one_line, lines)), code).encode()
+        )
 
     @classmethod
     def from_pretrained(

@@ -11,7 +11,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from deepsup.errors import RunError
-from deepsup.io import folder_below, reason, size_of_regular, write_whole
+from deepsup.io import check_tensor_list, folder_below, reason, write_whole
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.training import Callback, Training
 
@@ -78,7 +78,7 @@ def snapshot_files(run: RunFolder) -> dict[int, Path]:
 def read_snapshot(path: Path) -> dict[str, Tensor]:
     """Return the weights of a snapshot, float32 again."""
     try:
-        size_of_regular(path)
+        check_tensor_list(path)
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
     except Exception as error:  # of safetensors, of torch

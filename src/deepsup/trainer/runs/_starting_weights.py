@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from deepsup.errors import RunError
-from deepsup.io import faults_named, size_of_regular
+from deepsup.io import check_tensor_list, faults_named, size_of_regular
 from deepsup.supervision import DeeplySupervised
 from deepsup.trainer.config import Config
 from deepsup.trainer.networks import full_name, published_weights
@@ -83,13 +83,19 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file of safetensors, or of a state_dict that torch has saved; no code of it is run."""
     with faults_named(path, RunError, "expected a .safetensors file or a state_dict that torch.save wrote"):
         size_of_regular(path)
-        read: Any = load_file(path) if path.suffix == ".safetensors" else unpickled(path)
+        read: Any = tensors_of(path) if path.suffix == ".safetensors" else unpickled(path)
         for key in ("state_dict", "model"):  # checkpoints of training scripts
             read = read[key] if isinstance(read.get(key), Mapping) else read
         tensors = {str(name).removeprefix("module."): each for name, each in read.items() if isinstance(each, Tensor)}
         if not tensors:
             raise ValueError("it holds no tensors by name")
     return tensors
+
+
+def tensors_of(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file."""
+    check_tensor_list(path)
+    return load_file(path)
 
 
 def unpickled(path: Path) -> Any:

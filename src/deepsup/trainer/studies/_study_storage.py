@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,15 @@ from optuna.storages.journal import JournalFileBackend
 from sqlalchemy import make_url
 
 from deepsup.errors import ConfigError, DeepsupError
-from deepsup.io import reason
+from deepsup.io import reason, size_of_regular
 
 SECONDS = 30
 """How long to wait for a server, or for another process that writes to the same file."""
+MOST_BYTES = 2**28
+"""Of an SQLite file or a journal file."""
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""The end of a journal of SQLite that belongs to several databases, after the name of their common journal."""
+_PROGRAMS = "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE '%VIRTUAL%'"
 
 
 @cache
@@ -50,6 +56,8 @@ def opened_storage(where: str) -> optuna.storages.BaseStorage:
         backend = JournalFileBackend(checked_journal(Path(where)))
         return optuna.storages.JournalStorage(backend)
     url = make_url(where)
+    if url.drivername.startswith("sqlite") and url.database not in (None, "", ":memory:"):
+        check_database(Path(str(url.database)))
     if url.drivername == "postgresql" and importlib.util.find_spec("psycopg2") is None:
         url = url.set(drivername="postgresql+psycopg")
     waits = {"timeout": SECONDS} if url.drivername.startswith("sqlite") else {"connect_timeout": SECONDS}
@@ -57,8 +65,36 @@ def opened_storage(where: str) -> optuna.storages.BaseStorage:
     return optuna.storages.RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=arguments)
 
 
+def check_database(path: Path) -> None:
+    """Refuse an SQLite file that makes SQLite do more than read and write it.
+
+    A view or a trigger is a program that may run for ever. The file ``-journal`` beside it, which an interrupted write
+    leaves, may end with the name of another file: SQLite removes that one.
+    """
+    beside = path.with_name(f"{path.name}-journal")
+    with suppress(FileNotFoundError):  # also where another process has just ended its write
+        size_of_regular(beside)
+        with beside.open("rb") as file:
+            file.seek(max(0, beside.stat().st_size - len(_SUPER_JOURNAL)))
+            if file.read() == _SUPER_JOURNAL:
+                raise ConfigError(f"{beside} names another file, which SQLite would remove; remove {beside.name}")
+    check_size(path)
+    if path.is_file():
+        with closing(sqlite3.connect(path, timeout=SECONDS)) as database:
+            (programs,) = database.execute(_PROGRAMS).fetchone()
+        if programs:
+            raise ConfigError(f"{path} has views, triggers or virtual tables; expected the tables that Optuna makes")
+
+
+def check_size(path: Path) -> None:
+    """Refuse a file that takes more memory than there is for it once it is read."""
+    if path.exists() and (size := size_of_regular(path)) > MOST_BYTES:
+        raise ConfigError(f"{path} has {size:,} bytes; expected at most {MOST_BYTES:,}; a trial takes about 2,000")
+
+
 def checked_journal(path: Path) -> str:
     """Return the path of a journal file, if what is there is one: its first line is an object."""
+    check_size(path)
     if path.is_file() and path.stat().st_size:
         with path.open("rb") as file:
             if not file.read(1) == b"{":

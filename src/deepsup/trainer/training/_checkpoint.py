@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import RunError
-from deepsup.io import reason, remove, size_of_regular, whole_file
+from deepsup.io import check_zip_list, reason, remove, whole_file
 
 logger = logging.getLogger("deepsup")
 FORMAT = 1
+MOST_STRUCTURE = 3 * 2**20
+"""Bytes of all but the values of tensors: about 100 per tensor. A single byte can stand for an object of a hundred."""
 
 
 class DamagedCheckpointError(RunError):
@@ -56,8 +58,11 @@ def check_zip(path: Path) -> None:
 
     torch stores records as they are, so that they never take more memory than the file has bytes.
     """
-    size_of_regular(path)
+    check_zip_list(path)
     with zipfile.ZipFile(path) as archive:
+        structure = max((info.file_size for info in archive.infolist() if info.filename.endswith(".pkl")), default=0)
+        if structure > MOST_STRUCTURE:
+            raise ValueError(f"its structure has {structure:,} bytes, expected at most {MOST_STRUCTURE:,}")
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             raise ValueError("it has packed records")
         damaged = archive.testzip()
