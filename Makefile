@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup run test test-slow bench docs soak
+.PHONY: setup run test test-slow bench docs release soak
 
 setup: .venv/.done
 
@@ -30,6 +30,19 @@ bench: setup
 docs: setup
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env docs build/docs
 	@echo "open build/docs/index.html"
+
+# build, check the metadata, then the README's first block with the wheel in an environment without extras
+release:
+	rm -rf dist build/release
+	$(PYTHON) -m venv build/release/tools
+	build/release/tools/bin/pip install --quiet build twine
+	build/release/tools/bin/python -m build
+	build/release/tools/bin/twine check --strict dist/*
+	$(PYTHON) -m venv build/release/clean
+	build/release/clean/bin/pip install --quiet -c constraints.txt dist/*.whl
+	build/release/clean/bin/pip check
+	awk '/^```/ { if (block) exit; block = /python$$/; next } block' README.md > build/release/first.py
+	cd build/release && clean/bin/python first.py
 
 soak: setup
 	$(BIN)/python tests/faults/soak.py

@@ -40,9 +40,9 @@ from deepsup.trainer.report._write import write_report
 from deepsup.trainer.runs._exits import digest, load_exits
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._model import load_model
-from deepsup.trainer.runs._snapshots import read_snapshot
 from deepsup.trainer.runs._starting_weights import read_weights
 from deepsup.trainer.runs._train import Trainer, train
+from deepsup.trainer.runs.callbacks._snapshots import read_snapshot
 from deepsup.trainer.training import _checkpoint as checkpoint
 from deepsup.trainer.training._distributed import joined
 

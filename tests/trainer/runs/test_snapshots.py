@@ -9,8 +9,8 @@ import torch
 
 from deepsup.errors import RunError
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs._snapshots import half, read_snapshot, snapshot_epochs, snapshot_files
 from deepsup.trainer.runs._train import train
+from deepsup.trainer.runs.callbacks._snapshots import half, read_snapshot, snapshot_epochs, snapshot_files
 from deepsup.trainer.training import Callback
 from deepsup.trainer.training._loop import Training
 

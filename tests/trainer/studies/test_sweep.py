@@ -440,7 +440,7 @@ def test_the_verdict_never_contradicts_the_chosen_net(best: str, interval: tuple
 def test_how_long_a_run_takes_is_known_from_the_longest_part_of_one(config: Config) -> None:
     """A trial that was stopped after one step says little; of a resumed one, only what was trained here counts."""
     from deepsup.trainer.studies._sweep import Searching
-    from deepsup.trainer.studies._trial_run import Deadline
+    from deepsup.trainer.training import Deadline
 
     nothing = SimpleNamespace(method="plain", space={}, others=lambda: 0, records=list)
     searching = Searching([nothing], None, 0.2, 3, lambda *_: None)

@@ -24,9 +24,9 @@ from deepsup.errors import ConfigError, DataError
 from deepsup.insight import Measurement, measure
 from deepsup.supervision import Companion
 from deepsup.trainer.config import Config
-from deepsup.trainer.estimator._fitting import EarlyStopping, build_supervised, train_net
+from deepsup.trainer.estimator._fitting import build_supervised, train_net
 from deepsup.trainer.estimator._samples import Array, check_shape, fit_samples
-from deepsup.trainer.training import device_of
+from deepsup.trainer.training import EarlyStopping, device_of
 
 
 def _has_probabilities(classifier: DeeplySupervisedClassifier) -> bool:

@@ -5,7 +5,6 @@ N samples, K classes.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +13,10 @@ import torch
 from torch import Tensor
 
 from deepsup.errors import DataError, SupervisionError
-from deepsup.insight import measure
 from deepsup.supervision import Companion, DeeplySupervised, supervise
 from deepsup.trainer.config import Config
 from deepsup.trainer.estimator._trunks import build_trunk, taps_of_trunk
-from deepsup.trainer.training import Batches, Callback, Training, device_of
+from deepsup.trainer.training import Batches, EarlyStopping, History, Training, device_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,40 +41,6 @@ class SampleBatches(Batches):
         size = max(2, self.batch_size)
         starts = [start for start in range(0, len(self.images), size) if len(self.images) - start > 1]
         return list(zip(starts, [*starts[1:], len(self.images)], strict=True))
-
-
-class EarlyStopping(Callback):
-    """Stops after ``patience`` epochs without a lower validation error; keeps the weights of the best epoch."""
-
-    def __init__(self, samples: Tensor, labels: Tensor, patience: int) -> None:
-        self.samples, self.labels, self.patience = samples, labels, patience
-        self.best: dict[str, Any] = {}
-
-    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:
-        """Measure the net and judge the epoch."""
-        measured = measure(training.net, self.samples, self.labels)
-        record |= {"validation_error": measured.error, "validation_companions": measured.companion_errors}
-        if training.judge(record["epoch"], measured.error):
-            self.best = copy.deepcopy(training.net.state_dict())
-        elif record["epoch"] - training.best_epoch >= self.patience:
-            training.stop_requested = True
-
-    def ended(self, training: Training) -> None:
-        """Go back to the best epoch."""
-        training.net.load_state_dict(self.best)
-
-
-class History(Callback):
-    """Keeps what is worth knowing of each epoch."""
-
-    def __init__(self) -> None:
-        self.epochs: list[dict[str, Any]] = []
-
-    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
-        """Keep errors and losses."""
-        self.epochs.append(
-            {key: value for key, value in record.items() if not key.startswith("gradient_") and key != "phase"}
-        )
 
 
 def build_supervised(

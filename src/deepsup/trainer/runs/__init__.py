@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from deepsup.trainer.runs._run import Run as Run
     from deepsup.trainer.runs._run_data import data_of as data_of
     from deepsup.trainer.runs._shares import shares_line as shares_line
-    from deepsup.trainer.runs._snapshots import read_snapshot as read_snapshot
-    from deepsup.trainer.runs._snapshots import snapshot_files as snapshot_files
     from deepsup.trainer.runs._train import Trainer as Trainer
     from deepsup.trainer.runs._train import on_error_resume as on_error_resume
     from deepsup.trainer.runs._train import train as train
+    from deepsup.trainer.runs.callbacks._snapshots import read_snapshot as read_snapshot
+    from deepsup.trainer.runs.callbacks._snapshots import snapshot_files as snapshot_files
 
 _HOME = {
     "LockedError": "_lock",
@@ -62,9 +62,9 @@ _HOME = {
     "owned": "_lock",
     "predict": "_evaluate",
     "predict_early": "_exits",
-    "read_snapshot": "_snapshots",
+    "read_snapshot": "callbacks._snapshots",
     "shares_line": "_shares",
-    "snapshot_files": "_snapshots",
+    "snapshot_files": "callbacks._snapshots",
     "train": "_train",
     "with_whole_names": "_begin",
 }

@@ -24,20 +24,23 @@ from deepsup.trainer.runs._begin import (
     record_surroundings,
     with_whole_names,
 )
-from deepsup.trainer.runs._checkpointing import Checkpointing
 from deepsup.trainer.runs._dense_files import write_scenes
 from deepsup.trainer.runs._environment import environment_now
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._insight_files import write_insight
 from deepsup.trainer.runs._lock import owned
-from deepsup.trainer.runs._measuring import Measuring
 from deepsup.trainer.runs._model import save_model
 from deepsup.trainer.runs._run import Run
 from deepsup.trainer.runs._run_data import data_to_train, digest, images_to_fit
-from deepsup.trainer.runs._snapshots import Snapshots
 from deepsup.trainer.runs._starting_weights import start_trunk
-from deepsup.trainer.runs._stop import StopOnSignal
-from deepsup.trainer.runs._tensorboard import TensorBoard
+from deepsup.trainer.runs.callbacks import (
+    Checkpointing,
+    Measuring,
+    MetricsFile,
+    Snapshots,
+    StopOnSignal,
+    TensorBoard,
+)
 from deepsup.trainer.training import (
     Callback,
     Processes,
@@ -133,9 +136,7 @@ class Trainer:
         batches = build_batches(config, self.data, self.normalize, processes)
         self.training = Training(config, net, batches, processes, run.folder)
         self.measuring = Measuring(run, self.data, self.normalize)
-        facts = {"classes": list(self.data.classes), "shape": list(self.data.shape)}
-        facts |= {"data": digest(self.data), "normalize": self.normalize.state()}
-        facts |= {} if start is None else {"start": start}
+        facts = {"data": digest(self.data)} | ({} if start is None else {"start": start})
         self.checkpointing = Checkpointing(run, facts)
 
     def train(self, callbacks: Sequence[Callback] = ()) -> None:
@@ -241,20 +242,3 @@ def check_kind(config: Config, data: Dataset, net: DeeplySupervised) -> None:
     raise ConfigError(
         f"{data.name} has {held}, but {config.network.name} gives {gives}; expected both of one kind; give {remedy}"
     )
-
-
-class MetricsFile(Callback):
-    """Writes the record of every epoch to metrics.jsonl, with what was changed in it after a divergence."""
-
-    def __init__(self, run: RunFolder) -> None:
-        self.run = run
-
-    def started(self, training: Training) -> None:
-        """Drop the records of epochs that are trained again."""
-        self.run.keep_metrics(training.epoch)
-
-    def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
-        """Add the record."""
-        changes = [change for change in self.run.changes if change["epoch"] == record["epoch"]]
-        record |= {"changes": changes} if changes else {}
-        self.run.add_metrics(record)

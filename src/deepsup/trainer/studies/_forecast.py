@@ -15,7 +15,7 @@ from deepsup.trainer.runs import RunFolder, Trainer
 from deepsup.trainer.studies._comparison_table import result_of
 from deepsup.trainer.studies._engine import Workers
 from deepsup.trainer.studies._pool import Job, quiet, whole
-from deepsup.trainer.training import Callback, Processes, Training
+from deepsup.trainer.training import Clock, Processes
 
 STEPS, SECONDS, IMAGES = 12, 3.0, 500
 """At most so many steps, or as many as so many seconds have; the images of one evaluation."""
@@ -46,21 +46,9 @@ class Cost:
         return self.start + steps * self.step + images * self.image
 
 
-class Clock(Callback):
-    """Notes when every step has ended, and ends the training after a few."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def step_ended(self, training: Training) -> None:
-        """Note the time; stop when there is enough."""
-        self.times.append(time.perf_counter())
-        training.stop_requested = len(self.times) > STEPS or self.times[-1] - self.times[0] > SECONDS
-
-
 def measure_cost(job: Job, threads: int, _own: bool = False) -> Cost:
     """Take a few steps of a run and evaluate a few images; nothing of it is kept."""
-    clock = Clock()
+    clock = Clock(STEPS, SECONDS)
     with quiet(threads), tempfile.TemporaryDirectory() as folder:
         clock.times.append(time.perf_counter())
         trainer = Trainer(job.config.replace(limit_steps=None), RunFolder(Path(folder)), Processes())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.runs import RunFolder
 from deepsup.trainer.studies._pool import DIVERGED, train_quietly
 from deepsup.trainer.studies._study_storage import storage_of
-from deepsup.trainer.training import Callback, Training
+from deepsup.trainer.training import Callback, Deadline, Training
 
 
 @dataclass(frozen=True)
@@ -106,25 +105,3 @@ class Pruning(Callback):
 def pruner_of(config: Config) -> optuna.pruners.BasePruner:
     """Return what ends a trial: from a third of its epochs on, a best error above the median of earlier trials."""
     return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=config.total_epochs // 3)
-
-
-class Deadline(Callback):
-    """Stops the training when the sweep's time is over; the run is saved."""
-
-    passed = False
-    done, seconds = 0.0, 0.0
-    """The share of a whole run that was trained here, and how long that took."""
-
-    def __init__(self, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.deadline, self.clock = deadline, clock
-
-    def started(self, training: Training) -> None:
-        """Note where and when the training starts: it may have been resumed."""
-        self.first, self.began = training.iteration, self.clock()
-
-    def step_ended(self, training: Training) -> None:
-        """Look at the clock."""
-        if self.clock() > self.deadline and not training.finished:
-            training.stop_requested = self.passed = True
-            whole = len(training.batches) * training.config.total_epochs
-            self.done, self.seconds = (training.iteration - self.first) / whole, self.clock() - self.began

@@ -2,7 +2,7 @@
 
 from deepsup.trainer.training._batches import Batches
 from deepsup.trainer.training._build import build_batches, build_net, build_network, build_objective, device_of, taps_of
-from deepsup.trainer.training._callbacks import Callback
+from deepsup.trainer.training._callbacks import Callback, Clock, Deadline, EarlyStopping, History
 from deepsup.trainer.training._distributed import Processes, joined
 from deepsup.trainer.training._hooks import hooks
 from deepsup.trainer.training._loop import Training, not_finite
@@ -12,6 +12,10 @@ from deepsup.trainer.training._precision import bfloat16_on, precision_of, settl
 __all__ = [
     "Batches",
     "Callback",
+    "Clock",
+    "Deadline",
+    "EarlyStopping",
+    "History",
     "Processes",
     "Training",
     "bfloat16_on",
