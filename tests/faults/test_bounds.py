@@ -32,8 +32,8 @@ from deepsup.trainer.data._images import open_image, read_image_files
 from deepsup.trainer.data._load import load_data
 from deepsup.trainer.data._npz import read_arrays
 from deepsup.trainer.data._svhn import read_svhn
-from deepsup.trainer.runs._snapshots import read_snapshot
 from deepsup.trainer.runs._starting_weights import read_weights
+from deepsup.trainer.runs.callbacks._snapshots import read_snapshot
 from deepsup.trainer.training import _checkpoint as checkpoint
 
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
