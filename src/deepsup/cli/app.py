@@ -89,6 +89,20 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+class _Once(logging.Filter):
+    """Lets each notice pass once: a command may read the same data several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = set[str]()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the notice is new."""
+        before, text = len(self.said), record.getMessage()
+        self.said.add(text)
+        return len(self.said) > before
+
+
 class _Printable(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
@@ -190,6 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logger = logging.getLogger("deepsup")
     handler = logging.StreamHandler()
     handler.setFormatter(_Printable())
+    handler.addFilter(_Once())
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from deepsup.trainer.training import Callback
 
@@ -53,29 +53,45 @@ class Lines(Display):
 
 
 class Bar(Display):
-    """A bar over all steps, with the last epoch's numbers behind it."""
+    """A bar over the steps of an epoch, with the time that is left; a line per epoch stays above it."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
-        self.task = progress.add_task("training", total=None, numbers="")
+    def __init__(self, progress: Progress, epochs: int) -> None:
+        self.progress, self.epochs = progress, epochs
+        self.task = progress.add_task("", total=None, left="")
+        self.first, self.began = 0, 0.0
 
     def started(self, training: Training) -> None:
-        """Set the length of the bar: the number of steps."""
+        """Note where and when the training starts: it may have been resumed."""
         super().started(training)
-        total = len(training.batches) * training.config.total_epochs
-        limit = training.config.run.limit_steps
-        name = training.folder.resolve().name if training.folder else "training"
-        self.progress.update(
-            self.task, total=min(total, limit or total), completed=training.iteration, description=name
-        )
+        self.first, self.began = training.iteration, time.monotonic()
+        self.progress.update(self.task, description=f"epoch {training.epoch + 1}/{self.epochs}")
 
     def step_ended(self, training: Training) -> None:
-        """Move the bar."""
-        self.progress.update(self.task, completed=training.iteration)
+        """Move the bar, and say how long the epoch and the training will take."""
+        steps, iteration = len(training.batches), training.iteration
+        epoch, step = (iteration - 1) // steps + 1, (iteration - 1) % steps + 1
+        last = min(steps * self.epochs, training.config.run.limit_steps or steps * self.epochs)
+        each = (time.monotonic() - self.began) / max(1, iteration - self.first)
+        left = f"{_clock(each * (steps - step))} left in the epoch, {_clock(each * (last - iteration))} in all"
+        self.progress.update(
+            self.task, description=f"epoch {epoch}/{self.epochs}", total=steps, completed=step, left=left
+        )
 
     def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:
-        """Show the numbers of an epoch."""
-        self.progress.update(self.task, numbers=summary_of(record, training.net.dense))
+        """Write the line of an epoch."""
+        line = f"epoch {record['epoch'] + 1}/{self.epochs}  {summary_of(record, training.net.dense)}"
+        self.progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _clock(seconds: float) -> str:
+    """Return a duration as a clock shows it.
+
+    >>> _clock(65.4), _clock(3600)
+    ('1:05', '1:00:00')
+    """
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def summary_of(record: dict[str, Any], dense: bool = False) -> str:
@@ -103,10 +119,9 @@ def training_display(epochs: int) -> Iterator[Display]:
     if not console.is_terminal:
         yield Lines(epochs)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-               TextColumn("{task.fields[numbers]}"))  # fmt: skip
-    with Progress(*columns, console=console) as progress:
-        yield Bar(progress)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield Bar(progress, epochs)
 
 
 @contextmanager
@@ -116,6 +131,8 @@ def counting(what: str) -> Iterator[Callable[[str, int, int], None]]:
     if not console.is_terminal:
 
         def line(ended: str, done: int, total: int) -> None:
+            if not done:
+                return
             count = f"{done}/{total}" if total else str(done)  # a search with a budget has no total
             sys.stderr.write(f"{count} {what}  {ended}  {time.monotonic() - began:.0f} s\n")
             sys.stderr.flush()
@@ -126,6 +143,7 @@ def counting(what: str) -> Iterator[Callable[[str, int, int], None]]:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(what),
+        TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )

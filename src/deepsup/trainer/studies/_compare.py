@@ -89,6 +89,7 @@ def compare_methods(
         if minutes is not None:
             config, seeds = shortened(config, seeds, minutes, began, lambda *given: forecast.seconds(planned(*given)))
         forecast.say(planned(config, seeds))
+        watch("", 0, len(planned(config, seeds)))
         studied = methods_of(config, names, rates, seeds)
         tried = [job for method in studied for job in search_jobs(method, folder)]
         run = Running(lambda *given: run_with(workers, folder, *given), watch, len(tried) + len(studied) * seeds)
