@@ -81,6 +81,8 @@ class NetworkSettings(Settings):
     """network: a name of deepsup networks, of torchvision or timm (resnet18), or your own: my_file.py:MyNet"""
     options: dict[str, Any] = field(default_factory=dict, metadata={"name": "network_options"})
     """options of the network"""
+    output_init: Literal["own", "zero"] = "own"
+    """initialization of the last layer, which gives the scores: the network's own, or zero"""
     start_from: str | None = None
     """folder of a run of the same network whose trunk's weights to start from, all but the last layer's"""
     weights: str | None = None
@@ -192,6 +194,8 @@ class OptimizerSettings(Settings):
     """epochs without a better validation error before the learning rate is divided, under --anneal plateau"""
     warmup: Fraction = 0.2
     """fraction of training in which the learning rate rises, under --anneal triangular or cosine"""
+    clip_norm: Amount = 0.0
+    """norm to which a longer gradient of all weights together is shortened, before each step; 0 is off"""
     cap_norms: bool = False
     """project weights onto the norms that the network's source states, after each step"""
     ema: Fraction = 0.0

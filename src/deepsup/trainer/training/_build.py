@@ -62,9 +62,41 @@ def _built(config: Config, classes: int, shape: Sequence[int], factory: Factory 
         join=given.join,
     )
     net = supervise(network, at=taps_of(config, network), num_classes=classes, example=example, companion=companion)
+    if config.network.output_init == "zero":
+        start_at_zero(net, example)
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload] # torch's stubs do not know it
     check_sides(config, net, example)
     return net
+
+
+def start_at_zero(net: DeeplySupervised, example: Tensor) -> None:
+    """Set the last layer's weights to 0, so that all scores start at 0; refuse a net that would not learn from there.
+
+    A ReLU behind the last layer passes no gradient at 0.
+    """
+    name = type(net.trunk).__name__
+    try:
+        layer = net.output_layer
+    except DeepsupError as error:
+        raise ConfigError(
+            f"output_init=zero for {name}, whose last layer is not known ({error}); use output_init=own"
+        ) from error
+    weights = [each for each in layer.parameters() if each.requires_grad]
+    with torch.no_grad():
+        for each in weights:
+            each.zero_()
+    training = net.training
+    with torch.random.fork_rng(devices=[]):
+        scores = net.eval()(torch.ones_like(example)).scores
+        gradients = torch.autograd.grad(scores.sum(), weights, allow_unused=True)
+    net.train(training)
+    if scores.any() or not any(each is not None and each.any() for each in gradients):
+        raise ConfigError(
+            f"output_init=zero for {name}: its scores then are "
+            f"{'not 0' if scores.any() else '0 for good, since what follows the last layer passes no gradient at 0'}; "
+            f"expected a net that ends in a linear layer or a convolution, without a ReLU behind it "
+            f"(nin: --network-options final_relu=False); use output_init=own"
+        )
 
 
 @contextmanager

@@ -195,6 +195,8 @@ class Training:
         if measured:
             self.gradients.note()
             self.note_shares(shares)
+        if config.optimizer.clip_norm:
+            nn.utils.clip_grad_norm_(self.net.parameters(), config.optimizer.clip_norm)
         self.optimizer.step()
         for hook in self._after_step:
             hook()
