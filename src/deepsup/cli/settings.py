@@ -18,7 +18,7 @@ from deepsup.trainer.recipes import find_recipe
 
 _KINDS = {int: "INT", float: "FLOAT", str: "NAME", bool: ""}
 _METAVARS = {"data": "NAME|PATH", "pool": "NAME|INT", "network_options": "KEY=VALUE ...",
-             "balance": "FLOAT|softmax", "start_from": "RUN", "weights": "FILE"}  # fmt: skip
+             "balance": "FLOAT|NAME", "start_from": "RUN", "weights": "FILE"}  # fmt: skip
 """The value of a setting in the help, where its type does not say enough."""
 _UNSET = {
     "train_size": "all", "image_size": "as they are", "sides": "as they are", "companion_loss": "the output's",

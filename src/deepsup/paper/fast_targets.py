@@ -59,7 +59,7 @@ def few(_preset: str) -> Plan:
         differs = f"the net fast; {epochs} epochs"
         groups.append(
             tuple(
-                Row(RowId(line, size=size), Method(f"{line}, {size:,} images", choices[line], 5), None, differs,
+                Row(RowId(line, size=size), Method(f"{line}, {size:,} images", choices[line], 5, searches=1), None, differs,
                     (Place(line, size),))
                 for line in choices
             )

@@ -58,7 +58,7 @@ def pair(depth: int, norm: str, optimizer: str, size: int) -> tuple[Row, ...]:
     return tuple(
         Row(
             RowId(method, "plain", depth, norm, optimizer, companions, size=size),
-            Method(f"{line_of(method, companions)}, {what}", at(each, OPTIMIZERS[optimizer]), SEEDS),
+            Method(f"{line_of(method, companions)}, {what}", at(each, OPTIMIZERS[optimizer]), SEEDS, searches=1),
             differs=f"the net plain, {STEPS} steps of batch {BATCH}",
             places=places(RowId(method, "plain", depth, norm, optimizer, companions, size=size)),
         )
