@@ -192,11 +192,11 @@ def file_name(name: str) -> str:
     >>> file_name("slice-lr"), file_name("slice-x/../../home")
     ('slice-lr', 'slice-x-..-..-home-0288127b')
     """
-    kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).lstrip(".")
-    kept = kept.encode()[:LONGEST_NAME].decode(errors="ignore")
-    if kept == name:
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).lstrip(".")
+    safe = safe.encode()[:LONGEST_NAME].decode(errors="ignore")
+    if safe == name:
         return name
-    return f"{kept}-{hashlib.blake2b(name.encode(errors='surrogatepass'), digest_size=4).hexdigest()}"
+    return f"{safe}-{hashlib.blake2b(name.encode(errors='surrogatepass'), digest_size=4).hexdigest()}"
 
 
 _JOINERS = "\u200c\u200d"
@@ -262,10 +262,10 @@ def reason(error: Exception) -> str:
         return "it asks for more memory than there is"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
-    said = str(error.strerror if isinstance(error, OSError) and error.strerror else error)
+    text = str(error.strerror if isinstance(error, OSError) and error.strerror else error)
     if isinstance(error, KeyError):
-        said = f"it has no {said}"
-    return " ".join(said.split())[:200] or type(error).__name__
+        text = f"it has no {text}"
+    return " ".join(text.split())[:200] or type(error).__name__
 
 
 def size_of_regular(path: str | os.PathLike[str]) -> int:
@@ -302,8 +302,8 @@ def check_zip_list(path: str | os.PathLike[str]) -> int:
         file.seek(max(0, size - 2**16 - 200))  # where a zip file ends: its comment has at most 2**16 bytes
         end = file.read()
     for mark, offset, width in ((b"PK\5\6", 12, 4), (b"PK\6\6", 40, 8)):  # the second one has what exceeds 4 bytes
-        for found in re.finditer(re.escape(mark), end):
-            at = found.start() + offset
+        for match in re.finditer(re.escape(mark), end):
+            at = match.start() + offset
             length = int.from_bytes(end[at : at + width], "little")
             if length > MOST_HEADER and (width, length) != (4, 2**32 - 1):
                 raise ValueError(f"its list of members has {length:,} bytes, expected at most {MOST_HEADER:,}")
@@ -336,8 +336,8 @@ def read_json(
     with faults_named(path, RunError, remedy):
         value = decoded(read_bounded(path, MOST_JSON), budget)
         check(value, {} if shape is None else shape)
-    found: dict[str, Any] = value
-    return found
+    record: dict[str, Any] = value
+    return record
 
 
 def decoded(text: bytes, budget: Budget | None = None) -> Any:

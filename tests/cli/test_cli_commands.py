@@ -143,7 +143,7 @@ def test_a_stopped_training_names_the_command_that_goes_on(
     words = ["train", "--data", photos, *SMALL, "--epochs", "3000", "--limit-steps", "2900", "--out", "my run"]
     ended, said = stopped(words, number)
     assert ended == code
-    told, command = said.split("; go on with: ")
+    told, command = said.split("; resume with: ")
     assert told == "deepsup: interrupted; the run is in my run"
     assert shlex.split(command) == ["deepsup", "train", "--out", "my run", "--resume"]
     steps = int(max(RunFolder("my run").checkpoints.glob("step-*.pt")).stem.split("-")[1])
@@ -160,7 +160,7 @@ def test_a_stopped_comparison_names_the_command_that_goes_on(photos: str, jobs: 
     code, said = stopped([*words, "--seeds", "50"], signal.SIGINT)
     assert code == 130
     assert time.monotonic() - began < 60
-    told, command = said.split("; go on with: ")
+    told, command = said.split("; resume with: ")
     assert told.startswith("deepsup: interrupted; ")
     assert told.endswith("the runs are in a b")
     assert shlex.split(command) == ["deepsup", *words, "--seeds", "50"]
@@ -178,7 +178,7 @@ def test_stopped_before_it_began_there_is_nothing_to_go_on_with(
     assert capsys.readouterr().err == line
     monkeypatch.setattr("deepsup.paper.reproduce", interrupt)
     assert main(["reproduce", "fig2b", "--out", "c"]) == 130
-    line = "deepsup: interrupted; the runs are in c; go on with: deepsup reproduce fig2b --out c\n"
+    line = "deepsup: interrupted; the runs are in c; resume with: deepsup reproduce fig2b --out c\n"
     assert capsys.readouterr().err == line
 
 

@@ -93,22 +93,22 @@ def test_the_one_before_is_used(small: Config, tmp_path: Path, caplog: pytest.Lo
     assert f"{newest.name} cannot be read as a checkpoint (the checksum of" in caplog.text
     assert "going on from the one before" in caplog.text
     assert same(load_model(rot).net.state_dict(), load_model(whole).net.state_dict())
-    assert checkpoint.newest_sound(before.parent) is not None
+    assert checkpoint.latest_valid(before.parent) is not None
 
 
 def test_all_of_them_damaged(tmp_path: Path) -> None:
     for step in (1, 2):
         checkpoint.step_path(tmp_path, step).write_bytes(b"PK")
     with pytest.raises(RunError, match=r"step-000000002\.pt cannot be read as a checkpoint"):
-        checkpoint.newest_sound(tmp_path)
-    assert checkpoint.newest_sound(tmp_path / "none") is None
+        checkpoint.latest_valid(tmp_path)
+    assert checkpoint.latest_valid(tmp_path / "none") is None
 
 
 def test_a_newer_format_is_no_damage(tmp_path: Path) -> None:
     checkpoint.save(checkpoint.step_path(tmp_path, 1), {})
     torch.save({"deepsup": checkpoint.FORMAT + 1}, checkpoint.step_path(tmp_path, 2))
     with pytest.raises(RunError, match="install the newer version"):
-        checkpoint.newest_sound(tmp_path)
+        checkpoint.latest_valid(tmp_path)
 
 
 def test_the_digest_is_in_the_metadata(run: RunFolder) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from deepsup.insight import Measurement, layer_insight, layer_outputs, probe_layer
 from deepsup.insight import _probes as linear
-from deepsup.insight._layer_errors import right_for_good
+from deepsup.insight._layer_errors import settled_layer
 from deepsup.insight._probes import DECAY, fit_probe
 
 CLASSES = ("<script>", "b", "c", "d")
@@ -62,7 +62,7 @@ def test_right_for_good_is_what_a_loop_finds(right: list[list[bool]]) -> None:
     """right[i][l]: whether image i is right at layer l."""
     expected = [next((first for first in range(3) if all(each[first:])), 3) for each in right]
     layers = [torch.tensor([int(not each[layer]) for each in right]) for layer in range(3)]
-    assert right_for_good(layers, torch.zeros(len(right), dtype=torch.long)).tolist() == expected
+    assert settled_layer(layers, torch.zeros(len(right), dtype=torch.long)).tolist() == expected
 
 
 def test_agreement_counts_every_image_once(measured: Measurement) -> None:

@@ -66,7 +66,7 @@ def reproduce(
     else:
         if resume and results is None:
             raise ConfigError("--resume without --results; expected the folder of the record to go on with")
-        with resumable(lambda: f"the runs are in {out}; go on with: {same_command()}"):
+        with resumable(lambda: f"the runs are in {out}; resume with: {same_command()}"):
             names = _TARGETS if target == "all" else [target]
             records = [_one(name, preset, out, where, seeds, results, resume, rows) for name in names]
         found = {"targets": records} if target == "all" else records[0]

@@ -142,7 +142,7 @@ def _go_on(folder: Path | None, network: str) -> str:
         return f"nothing was trained yet; start again: {same_command()}"
     own = ["--network", network] if ":" in network else []
     command = shlex.join(["deepsup", "train", "--out", str(folder), "--resume", *own])
-    return f"the run is in {folder}; go on with: {command}"
+    return f"the run is in {folder}; resume with: {command}"
 
 
 def _comparable(config: Config) -> bool:
@@ -233,7 +233,7 @@ def _so_far(out: Path) -> str:
     table = read_json(out / "comparison.json", {"ratios": {"*": {}}, "seeds": [int]}, "") if (
         out / "comparison.json").is_file() else {}  # fmt: skip
     words = [f"{pair}: {ratio_text(each)}" for pair, each in list(table.get("ratios", {}).items())[:1]]
-    return "; ".join([*words, f"the runs are in {out}", f"go on with: {same_command()}"])
+    return "; ".join([*words, f"the runs are in {out}", f"resume with: {same_command()}"])
 
 
 def _best_runs(answer: dict[str, Any]) -> list[str]:

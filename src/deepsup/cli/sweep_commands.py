@@ -100,7 +100,7 @@ def sweep(
 
 
 def _go_on(out: Path, resume: bool) -> str:
-    return f"the trials are in {out}; go on with: {same_command()}{'' if resume else ' --resume'}"
+    return f"the trials are in {out}; resume with: {same_command()}{'' if resume else ' --resume'}"
 
 
 def _report(out: Path) -> str | None:

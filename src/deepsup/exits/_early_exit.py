@@ -283,10 +283,10 @@ def checked_temperatures(net: DeeplySupervised, given: float | Mapping[str, floa
         for name in given:
             if name not in exits:
                 raise SupervisionError(f"temperatures name {name!r}, which is no exit; {nearest(str(name), exits)}")
-        found = {name: given.get(name, 1.0) for name in exits}
+        temperatures = {name: given.get(name, 1.0) for name in exits}
     else:
-        found = dict.fromkeys(exits, given)
-    for name, value in found.items():
+        temperatures = dict.fromkeys(exits, given)
+    for name, value in temperatures.items():
         if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < math.inf:
             raise SupervisionError(f"temperature of {name!r} is {value!r}; expected a number above 0")
-    return {name: float(value) for name, value in found.items()}
+    return {name: float(value) for name, value in temperatures.items()}

@@ -111,12 +111,12 @@ class ExitJudgement:
 
     def exits(self, thresholds: Sequence[float | None]) -> npt.NDArray[np.intp]:
         """Return the number of the exit of each sample, [N]; T is the output."""
-        found = np.full(self.right.shape[1], len(self.taps))
+        taken = np.full(self.right.shape[1], len(self.taps))
         for number in range(len(self.taps) - 1, -1, -1):
             threshold = thresholds[number]
             if threshold is not None:
-                found[self.confidences[number] > threshold] = number
-        return found
+                taken[self.confidences[number] > threshold] = number
+        return taken
 
     def without(self, fold: int, folds: int) -> "ExitJudgement":
         """Return all samples but every ``folds``-th from ``fold`` on."""

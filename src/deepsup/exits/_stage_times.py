@@ -63,8 +63,8 @@ def measure_stages(early: EarlyExit, inputs: Sequence[Tensor], batch: int, round
             if stage.tap is not None:
                 features, *values = stage.module(*values)
                 for size in sizes:
-                    some, kept = features[:size].clone(), [value[:size].clone() for value in values]
-                    turns[f"exit {number} {size}"] = repeated(partial(early.decide, number, some, kept))
+                    some, carried = features[:size].clone(), [value[:size].clone() for value in values]
+                    turns[f"exit {number} {size}"] = repeated(partial(early.decide, number, some, carried))
         seconds = {name: float(np.median(each)) for name, each in take_turns(turns, rounds).items()}
     return StageTimes(
         batch,

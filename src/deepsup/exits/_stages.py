@@ -36,16 +36,16 @@ def cut(trunk: nn.Module, taps: Mapping[str, int | str | None]) -> list[Stage]:
 
     taps: name -> the part of the layer's output that its companion selects, or None.
     """
-    graph, found = traced(trunk, taps)
+    graph, outputs = traced(trunk, taps)
     places = {node: place for place, node in enumerate(graph.nodes)}
-    ordered = sorted(taps, key=lambda tap: places[found[tap]])
+    ordered = sorted(taps, key=lambda tap: places[outputs[tap]])
     derived = rebuilt_nodes(graph)
     stages, begin, entering = [], 0, [node for node in graph.nodes if node.op == "placeholder"]
     for tap in [*ordered, None]:
-        end = len(places) if tap is None else places[found[tap]] + 1
+        end = len(places) if tap is None else places[outputs[tap]] + 1
         crossing = [] if tap is None else crossing_nodes(graph, places, end, derived)
         body = [node for node in graph.nodes if begin <= places[node] < end and node not in derived]
-        features = None if tap is None else found[tap]
+        features = None if tap is None else outputs[tap]
         stages.append(Stage(stage_module(trunk, body, entering, features, crossing, derived), tap))
         begin, entering = end, crossing
     return stages
@@ -85,10 +85,10 @@ def traced(trunk: nn.Module, taps: Mapping[str, int | str | None]) -> tuple[fx.G
     except Exception as error:  # whatever a forward does with a value that is not a tensor
         where = tracer.inside[-1] if tracer.inside else ""
         layer = f"layer {where!r} ({type(trunk.get_submodule(where)).__name__})" if where else type(trunk).__name__
-        said = " ".join(str(error).split())[:160]
+        why = " ".join(str(error).split())[:160]
         raise SupervisionError(
             f"the model cannot be cut into stages: the forward of {layer}, which contains the taps, depends on values "
-            f"that torch.fx cannot follow ({said}); expected a forward of layers and tensor operations; put the layers "
+            f"that torch.fx cannot follow ({why}); expected a forward of layers and tensor operations; put the layers "
             f"of {where or 'the model'} that hold taps into an nn.Sequential, or tap layers outside it"
         ) from error
     missing = [tap for tap in taps if tap not in tracer.found]
@@ -126,16 +126,16 @@ def rebuilt_nodes(graph: fx.Graph) -> set[fx.Node]:
 
     What does not depend on the inputs has no batch to compact, and a shape changes with the batch.
     """
-    found: set[fx.Node] = set()
+    shapes: set[fx.Node] = set()
     for node in graph.nodes:
         inputs = node.all_input_nodes
-        constant = node.op not in ("placeholder", "output", "call_module") and all(each in found for each in inputs)
-        if node.op == "get_attr" or (constant and not in_place(node)) or is_shape(node, found):
-            found.add(node)
-    return found
+        constant = node.op not in ("placeholder", "output", "call_module") and all(each in shapes for each in inputs)
+        if node.op == "get_attr" or (constant and not in_place(node)) or is_shape(node, shapes):
+            shapes.add(node)
+    return shapes
 
 
-def is_shape(node: fx.Node, found: set[fx.Node]) -> bool:
+def is_shape(node: fx.Node, shapes: set[fx.Node]) -> bool:
     """Whether a node reads the shape of a tensor, or computes with what others have read."""
     if node.op == "call_method":
         return node.target in SHAPE_METHODS
@@ -143,7 +143,7 @@ def is_shape(node: fx.Node, found: set[fx.Node]) -> bool:
         return False
     if node.target is getattr:
         return node.args[1] in ("shape", "ndim", "device", "dtype")
-    return node.target in ARITHMETIC and all(each in found for each in node.all_input_nodes)
+    return node.target in ARITHMETIC and all(each in shapes for each in node.all_input_nodes)
 
 
 def in_place(node: fx.Node) -> bool:

@@ -104,11 +104,11 @@ class ThresholdSearch:
 
     def frontier(self) -> list[Point]:
         """Return the points that no other beats in cost and error, from the plain net to the cheapest."""
-        found: list[Point] = []
+        points: list[Point] = []
         for point in sorted(self.seen.values(), key=lambda each: (each.cost, each.departures.increase)):
-            if not found or point.departures.increase < found[-1].departures.increase:
-                found.append(point)
-        return found[::-1]
+            if not points or point.departures.increase < points[-1].departures.increase:
+                points.append(point)
+        return points[::-1]
 
 
 def priced(price: float, point: Point) -> float:

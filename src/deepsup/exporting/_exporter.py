@@ -175,14 +175,14 @@ def unique(taps: Iterable[str], taken: set[str]) -> dict[str, str]:
     >>> unique(["layer1.0", "layer1_0", "3"], {"scores"})
     {'layer1.0': 'layer1_0', 'layer1_0': 'layer1_0_2', '3': 'layer_3'}
     """
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for tap in taps:
         name = re.sub(r"\W", "_", tap, flags=re.ASCII)
         name = f"layer_{name}" if name[0].isdigit() else name
-        taken_now = taken | set(found.values())
+        taken_now = taken | set(names.values())
         number = next(i for i in range(1, len(taken_now) + 2) if (name if i == 1 else f"{name}_{i}") not in taken_now)
-        found[tap] = name if number == 1 else f"{name}_{number}"
-    return found
+        names[tap] = name if number == 1 else f"{name}_{number}"
+    return names
 
 
 def packed(form: Format, program: Program, facts: Facts) -> tuple[bytes, float]:
@@ -208,14 +208,14 @@ def packed(form: Format, program: Program, facts: Facts) -> tuple[bytes, float]:
 def checked_scores(program: Program) -> list[Tensor]:
     """Return the net's own scores of the example."""
     try:
-        found = program(*program.example)
+        scores = program(*program.example)
     except Exception as error:
         given = ", ".join(f"{name} {shape}" for name, shape in program.shapes().items())
         raise ExportError(
             f"the net fails on the example ({given}): {' '.join(str(error).split())[:300]}; expected a batch as it "
             f"goes into the file; give another example=, or preprocess="
         ) from error
-    if not all(each.isfinite().all() for each in found):
+    if not all(each.isfinite().all() for each in scores):
         raise ExportError(
             "the net's scores of the example are not finite; expected a trained net with finite weights; train it "
             "again with a lower learning rate"
@@ -226,7 +226,7 @@ def checked_scores(program: Program) -> list[Tensor]:
             f"{layer} draws random numbers in evaluation mode; expected a model that gives the same scores twice; "
             f"build it without them"
         )
-    return found
+    return scores
 
 
 def write(path: Path, content: bytes) -> None:

@@ -128,12 +128,12 @@ def unconverted(error: BaseException) -> str:
 
 def node_of(error: BaseException) -> Any:
     """Return the operation that torch's converter was at: only its frames know the node and thus the layer."""
-    found, frame = None, error.__traceback__
+    innermost, frame = None, error.__traceback__
     while frame is not None:
         nodes = [each for each in frame.tb_frame.f_locals.values() if isinstance(each, torch.fx.Node)]
-        found = next((node for node in nodes if node.op == "call_function"), found)
+        innermost = next((node for node in nodes if node.op == "call_function"), innermost)
         frame = frame.tb_next
-    return found
+    return innermost
 
 
 def run_onnx(content: bytes, program: Program) -> Runner:

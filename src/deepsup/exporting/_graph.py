@@ -151,13 +151,13 @@ class Program:
     def _layer_of(self, error: Exception) -> str:
         """Return the innermost layer that the error came through."""
         names = {layer: name for name, layer in self.graph.named_modules()}
-        found, frame = "the model", error.__traceback__
+        place, frame = "the model", error.__traceback__
         while frame is not None:
             layer = frame.tb_frame.f_locals.get("self")
             if isinstance(layer, nn.Module) and names.get(layer):
-                found = described(names[layer], type(layer).__name__)
+                place = described(names[layer], type(layer).__name__)
             frame = frame.tb_next
-        return found
+        return place
 
 
 def layer_of_node(node: Any) -> str:

@@ -43,10 +43,10 @@ class DenseMeasurement:
     @cached_property
     def scored(self) -> dict[str, dict[str, Any]]:
         """The metrics of the output and of each companion."""
-        found = {name: overlap(said, self.labels, self.classes) for name, said in self.said.items()}
+        metrics = {name: overlap(said, self.labels, self.classes) for name, said in self.said.items()}
         for name, chances in self.chances.items():
-            found[name]["boundary_f"] = boundary_f(chances, self.labels)
-        return found
+            metrics[name]["boundary_f"] = boundary_f(chances, self.labels)
+        return metrics
 
 
 def error_of(metrics: dict[str, Any]) -> float:
@@ -85,19 +85,19 @@ def measure_dense(
     return DenseMeasurement(joined[0], joined[1], labels.cpu(), classes, tuple(not_finite))
 
 
-def confusion(said: Tensor, labels: Tensor, classes: int) -> Tensor:
+def confusion(predictions: Tensor, labels: Tensor, classes: int) -> Tensor:
     """Return how many pixels of each class (rows) were predicted as each class (columns), [K,K]."""
-    kept = labels != IGNORED
-    index = labels[kept].long() * classes + said[kept].long()
+    counted = labels != IGNORED
+    index = labels[counted].long() * classes + predictions[counted].long()
     return torch.bincount(index, minlength=classes**2).reshape(classes, classes)
 
 
-def overlap(said: Tensor, labels: Tensor, classes: int) -> dict[str, Any]:
+def overlap(predictions: Tensor, labels: Tensor, classes: int) -> dict[str, Any]:
     """Return mean IoU, mean Dice, both per class, and the share of wrong pixels, in percent.
 
     A class that neither the masks nor the predictions have is left out of the means (None).
     """
-    table = confusion(said, labels, classes).double()
+    table = confusion(predictions, labels, classes).double()
     right, either = table.diag(), table.sum(0) + table.sum(1)
     iou, dice = right / (either - right), 2 * right / either
     present = either > 0

@@ -48,7 +48,7 @@ def mean_or_none(values: Tensor) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def right_for_good(layers: Sequence[Tensor], labels: Tensor) -> Tensor:
+def settled_layer(layers: Sequence[Tensor], labels: Tensor) -> Tensor:
     """Return [N]: the first layer from which all layers are right; L if the last one is wrong.
 
     layers: L predictions [N], from the first layer to the output.
@@ -60,21 +60,21 @@ def right_for_good(layers: Sequence[Tensor], labels: Tensor) -> Tensor:
 
 def agreement(scores: Mapping[str, Tensor], labels: Tensor) -> dict[str, int]:
     """Return layer -> number of images that are right from it on; ``never`` counts those with a wrong output."""
-    first = right_for_good([each.argmax(1) for each in scores.values()], labels)
+    first = settled_layer([each.argmax(1) for each in scores.values()], labels)
     counts = torch.bincount(first, minlength=len(scores) + 1).tolist()
     return dict(zip([*scores, "never"], counts, strict=True))
 
 
 def surest_mistakes(measured: Measurement, classes: Sequence[str], most: int = MISTAKES) -> list[dict[str, Any]]:
     """Return the misclassified images with the highest confidence, with the prediction of every layer."""
-    sure, said = confidence(measured.scores), measured.scores.argmax(1)
-    wrong = torch.nonzero(said != measured.labels).flatten()
+    sure, labels_given = confidence(measured.scores), measured.scores.argmax(1)
+    wrong = torch.nonzero(labels_given != measured.labels).flatten()
     wrong = wrong[sure[wrong].argsort(descending=True, stable=True)][:most]
     return [
         {
             "index": index,
             "label": classes[int(measured.labels[index])],
-            "said": classes[int(said[index])],
+            "said": classes[int(labels_given[index])],
             "confidence": float(sure[index]),
             "layers": {tap: classes[int(scores[index].argmax())] for tap, scores in measured.companions.items()},
         }

@@ -128,9 +128,9 @@ def probed(
     if len(fit) > most:
         fit = fit.take(torch.from_numpy(stratified(fit.labels.numpy(), most)))
     scores, features = layers.collect(fit)
-    wanted = {"label": fit.labels, "output": scores.softmax(1)}
+    goals = {"label": fit.labels, "output": scores.softmax(1)}
     probes = {
-        target: {name: fit_probe(name, features[name], wanted[target], count, STEPS) for name in features}
+        target: {name: fit_probe(name, features[name], goals[target], count, STEPS) for name in features}
         for target in targets
     }
     trained = {target: {name: each(features[name]) for name, each in probes[target].items()} for target in targets}

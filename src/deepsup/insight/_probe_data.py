@@ -82,13 +82,13 @@ def read_data(data: Any) -> ProbeData:
         raise DataError(
             f"data is a {type(data).__name__}; expected (images, labels), or a DataLoader that yields such batches"
         )
-    found: list[ProbeData] = []
+    every: list[ProbeData] = []
     for batch in data:
-        found.append(one_batch(batch))
-        values = sum(each.numel() for part in found for each in (*part.args, *part.kwargs.values()))
-        if sum(map(len, found)) >= MOST_SAMPLES or values >= MOST_VALUES:
+        every.append(one_batch(batch))
+        values = sum(each.numel() for part in every for each in (*part.args, *part.kwargs.values()))
+        if sum(map(len, every)) >= MOST_SAMPLES or values >= MOST_VALUES:
             break
-    return joined_batches(found)
+    return joined_batches(every)
 
 
 def one_batch(batch: Any) -> ProbeData:
@@ -130,15 +130,15 @@ def as_tensor(value: Any) -> Tensor:
         raise DataError(f"data gives a {type(value).__name__} ({error}); expected tensors or arrays") from error
 
 
-def joined_batches(found: list[ProbeData]) -> ProbeData:
+def joined_batches(batches: list[ProbeData]) -> ProbeData:
     """Return all batches as one."""
-    if not found:
+    if not batches:
         raise DataError("data is empty; expected samples; a loader that was used up must be made again")
     try:
         return ProbeData(
-            tuple(torch.cat(column) for column in zip(*(part.args for part in found), strict=True)),
-            {name: torch.cat([part.kwargs[name] for part in found]) for name in found[0].kwargs},
-            torch.cat([part.labels for part in found]),
+            tuple(torch.cat(column) for column in zip(*(part.args for part in batches), strict=True)),
+            {name: torch.cat([part.kwargs[name] for part in batches]) for name in batches[0].kwargs},
+            torch.cat([part.labels for part in batches]),
         )
     except (RuntimeError, ValueError, KeyError) as error:
         raise DataError(

@@ -81,14 +81,14 @@ class ProbeResult:
 
     def record(self) -> dict[str, Any]:
         """Return everything but tensors, in plain types."""
-        found = layer_insight(self.measured, self.classes)
+        record = layer_insight(self.measured, self.classes)
         if self.label:
-            found["probes"] = self.label
-            found["probe_agreement"] = agreement(
+            record["probes"] = self.label
+            record["probe_agreement"] = agreement(
                 {**self.scores["label"], "output": self.measured.scores}, self.measured.labels
             )
-        found |= {"model": self.model, "output_probes": self.output}
-        return found | {"train_images": self.fitted_on, "train_error": self.fit_error}
+        record |= {"model": self.model, "output_probes": self.output}
+        return record | {"train_images": self.fitted_on, "train_error": self.fit_error}
 
     def report(self, folder: str | os.PathLike[str]) -> Path:
         """Write ``report.html``, ``plots/`` and the numbers, ``probe.json``, into a folder; return the page's path."""

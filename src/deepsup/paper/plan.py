@@ -89,7 +89,7 @@ class Plan:
 
 
 def check_preset(preset: str) -> None:
-    """Refuse a preset that there is none of."""
+    """Refuse an unknown preset."""
     if preset not in PRESETS:
         raise ConfigError(f"no preset {preset!r}; {nearest(preset, PRESETS)}")
 

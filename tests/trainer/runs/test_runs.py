@@ -365,7 +365,7 @@ def test_a_divergence_keeps_the_last_good_checkpoint(small: Config, tmp_path: Pa
 
 
 def test_a_folder_that_holds_a_run(small: Config, whole: RunFolder, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="already holds a run; go on with it"):
+    with pytest.raises(RunError, match="already holds a run; resume it"):
         train(small, whole.folder)
     other = small.replace(lr=0.02, epochs=9)
     with pytest.raises(RunError, match=r"started with another config \(lr 0\.01 -> 0\.02, epochs 3 -> 9\)"):

@@ -383,7 +383,7 @@ def test_a_storage_that_cannot_be_opened(
 
 
 def test_a_sweep_that_does_not_fit_its_folder(answer, config: Config, folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="already holds a sweep; go on with it"):
+    with pytest.raises(RunError, match="already holds a sweep; resume it"):
         sweep(config, folder)
     with pytest.raises(RunError, match=r"searches around another config \(epochs 2 -> 3\)"):
         sweep(config.replace(epochs=3), folder, resume=True)
@@ -454,10 +454,10 @@ def test_how_long_a_run_takes_is_known_from_the_longest_part_of_one(config: Conf
         assert deadline.passed
         searching.note({"state": "stopped", "done": deadline.done, "seconds": deadline.seconds})
     minutes = (2 + 2 * 3) * 10.0 / (25 / 100) / 60
-    with pytest.raises(TrainingError, match=f"expected at least about {minutes:.1f}; go on with --resume"):
+    with pytest.raises(TrainingError, match=f"expected at least about {minutes:.1f}; resume with --resume"):
         searching.check_enough()
     searching.note({"state": "complete", "seconds": 30.0})
-    with pytest.raises(TrainingError, match=r"expected at least about 4\.0; go on with --resume"):
+    with pytest.raises(TrainingError, match=r"expected at least about 4\.0; resume with --resume"):
         searching.check_enough()
 
 

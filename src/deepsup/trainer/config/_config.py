@@ -131,10 +131,12 @@ class Config:
 def by_name(given: Mapping[str, Any], where: str = "config") -> dict[str, Any]:
     """Return settings by name, of settings that may stand in groups.
 
-    A group is an object, which a name beside it overrides, or a mapping, which does not say anything twice.
+    A group is an object, which a name beside it overrides, or a mapping; duplicates are errors.
     """
     whole = {key: value for key, value in given.items() if key in GROUPS and isinstance(value, GROUPS[key])}
-    found = {each.name: getattr(value, each.field) for key, value in whole.items() for each in settings_of(GROUPS[key])}
+    settings = {
+        each.name: getattr(value, each.field) for key, value in whole.items() for each in settings_of(GROUPS[key])
+    }
     seen: set[str] = set()
     for key, value in given.items():
         if key in whole:
@@ -146,8 +148,8 @@ def by_name(given: Mapping[str, Any], where: str = "config") -> dict[str, Any]:
         for name in seen & named.keys():
             raise ConfigError(f"{where}: {name} is given twice, by itself and in {PLACES[name][0]}; expected it once")
         seen |= named.keys()
-        found |= named
-    return found
+        settings |= named
+    return settings
 
 
 def _known(name: Any, where: str) -> str:

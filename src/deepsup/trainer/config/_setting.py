@@ -83,13 +83,13 @@ def _kinds(group: type[Any]) -> dict[str, Any]:
 @cache
 def _docs(module: str) -> dict[tuple[str, str], str]:
     """Return class and field -> the string literal below the field, which Python itself does not keep."""
-    tree, found = ast.parse(inspect.getsource(sys.modules[module])), {}
+    tree, docs = ast.parse(inspect.getsource(sys.modules[module])), {}
     for node in (each for each in tree.body if isinstance(each, ast.ClassDef)):
         for above, below in pairwise(node.body):
             match above, below:
                 case ast.AnnAssign(target=ast.Name(id=field)), ast.Expr(value=ast.Constant(value=str(doc))):
-                    found[node.name, field] = " ".join(doc.split())
-    return found
+                    docs[node.name, field] = " ".join(doc.split())
+    return docs
 
 
 def typed(setting: Setting, kind: Any, value: Any) -> Any:

@@ -71,11 +71,11 @@ def check(source: str, image_size: int | None = None) -> Report:
 
 
 def _check_known(known: Known, extra: bool) -> Report:
-    data, found = load_known(known, extra)
+    data, source = load_known(known, extra)
     means = channel_means(data.train.images)
     _compare(known, data, means)
-    files = [str(path) for paths in found.parts.values() for path in paths]
-    return _report(data, found.source, files, means, known)
+    files = [str(path) for paths in source.parts.values() for path in paths]
+    return _report(data, source.source, files, means, known)
 
 
 def _report(data: Dataset, source: str, files: list[str], means: list[float], known: Known | None = None) -> Report:
@@ -85,8 +85,8 @@ def _report(data: Dataset, source: str, files: list[str], means: list[float], kn
         files=files,
         classes=list(data.classes),
         shape=list(data.shape),
-        parts={part: len(held) for part, held in data.parts()},
-        per_class={part: held.counts(len(data.classes)) for part, held in data.parts()},
+        parts={part: len(images) for part, images in data.parts()},
+        per_class={part: images.counts(len(data.classes)) for part, images in data.parts()},
         means=means,
         published_means=list(known.means) if known else None,
         exact=not data.notes if known else None,
@@ -101,13 +101,13 @@ def channel_means(images: Images) -> list[float]:
 
 
 def _compare(known: Known, data: Dataset, means: list[float]) -> None:
-    for part, held in data.parts():
-        counts = held.counts(len(known.classes))
+    for part, images in data.parts():
+        counts = images.counts(len(known.classes))
         if min(counts) == 0:
             raise DataError(f"{known.name}: no image of class {known.classes[counts.index(0)]} in the {part} part")
     # half a unit of the last published digit, plus a small tolerance for rounding
-    if any(abs(mean - said) > 0.51 * 10**-known.digits for mean, said in zip(means, known.means, strict=True)):
+    if any(abs(mean - expected) > 0.51 * 10**-known.digits for mean, expected in zip(means, known.means, strict=True)):
         raise DataError(
             f"{known.name}: channel means {', '.join(f'{mean:.6f}' for mean in means)}; "
-            f"expected {', '.join(f'{said:.{known.digits}f}' for said in known.means)}: these are other images"
+            f"expected {', '.join(f'{each:.{known.digits}f}' for each in known.means)}: these are other images"
         )

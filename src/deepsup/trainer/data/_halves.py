@@ -48,8 +48,8 @@ class Half:
         )
 
     def _part(self, part: Part) -> Part:
-        kept = part.take(np.flatnonzero((part.labels >= self.first) & (part.labels < self.last)))
-        return Part(kept.images, kept.labels - self.first)
+        half = part.take(np.flatnonzero((part.labels >= self.first) & (part.labels < self.last)))
+        return Part(half.images, half.labels - self.first)
 
 
 HALVES = {

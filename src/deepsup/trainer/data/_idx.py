@@ -52,8 +52,8 @@ def _read(file: IO[bytes], path: Path, axes: int) -> tuple[bytes, bytes]:
     values = file.read(count + 1)
     if len(values) != count:
         longer = len(values) > count
-        held = f"more than {count:,}" if longer else f"only {len(values):,}"
-        raise DataError(f"{path}: its header claims {count:,} values but it holds {held}; {_again(path)}")
+        size = f"more than {count:,}" if longer else f"only {len(values):,}"
+        raise DataError(f"{path}: its header claims {count:,} values but it holds {size}; {_again(path)}")
     return header, values
 
 

@@ -99,19 +99,20 @@ def read_own(source: str | os.PathLike[str], image_size: int | None, channels: i
 def load_known(known: Known, extra: bool = False, download: bool = True) -> tuple[Dataset, Found]:
     """Return a named data set, and the paths of its files."""
     parts = [part for part in known.counts if extra or part != "extra"]
-    found = obtain(known, parts, download)
-    held: dict[str, Part] = {}
+    files = obtain(known, parts, download)
+    loaded: dict[str, Part] = {}
     notes: list[str] = []
-    for part, paths in found.parts.items():
+    for part, paths in files.parts.items():
         with read_errors_named(paths[0]):
-            held[part], digests = reader(found.layout, known)(paths)
-        others = [path for path, md5 in digests.items() if md5 != found.layout.md5[path.name.removesuffix(".gz")]]
+            loaded[part], digests = reader(files.layout, known)(paths)
+        others = [path for path, md5 in digests.items() if md5 != files.layout.md5[path.name.removesuffix(".gz")]]
         notes += [f"{path}: read, but its md5 is not the one published for {known.name}" for path in others]
-        _check_count(known, part, held[part], others or paths)
+        _check_count(known, part, loaded[part], others or paths)
     for note in notes:
         logger.warning("%s", note)
-    data = Dataset(known.name, known.classes, held["train"], held["test"], extra=held.get("extra"), notes=tuple(notes))
-    return data, found
+    extra_part = loaded.get("extra")
+    data = Dataset(known.name, known.classes, loaded["train"], loaded["test"], extra=extra_part, notes=tuple(notes))
+    return data, files
 
 
 def reader(layout: Layout, known: Known) -> Callable[[list[Path]], tuple[Part, dict[Path, str]]]:
@@ -128,13 +129,14 @@ def reader(layout: Layout, known: Known) -> Callable[[list[Path]], tuple[Part, d
     return lambda paths: read_svhn(*paths)
 
 
-def _check_count(known: Known, part: str, held: Part, paths: list[Path]) -> None:
-    if len(held) != known.counts[part]:
+def _check_count(known: Known, part: str, loaded: Part, paths: list[Path]) -> None:
+    if len(loaded) != known.counts[part]:
         raise DataError(
-            f"{known.name}: {len(held):,} images in the {part} part; expected {known.counts[part]:,}; "
+            f"{known.name}: {len(loaded):,} images in the {part} part; expected {known.counts[part]:,}; "
             f"move {', '.join(map(str, paths))} away and get it again"
         )
-    if held.images.shape[1:] != known.shape:
+    if loaded.images.shape[1:] != known.shape:
         raise DataError(
-            f"{paths[0]}: images of shape {list(held.images.shape[1:])}; expected {list(known.shape)} for {known.name}"
+            f"{paths[0]}: images of shape {list(loaded.images.shape[1:])}; expected {list(known.shape)} for "
+            f"{known.name}"
         )

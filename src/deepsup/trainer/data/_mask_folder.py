@@ -83,16 +83,16 @@ def pairs_in(folder: Path) -> list[tuple[Path, Path]]:
 
 def by_stem(folder: Path) -> dict[str, Path]:
     """Return the files of a folder by their names without the suffix, which must differ."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name[0] != ".":
-            if path.stem in found:
+            if path.stem in files:
                 raise DataError(
-                    f"{found[path.stem]} and {path.name} have the same name but for the suffix; expected one file per "
+                    f"{files[path.stem]} and {path.name} have the same name but for the suffix; expected one file per "
                     f"image and per mask; rename or remove one"
                 )
-            found[path.stem] = path
-    return found
+            files[path.stem] = path
+    return files
 
 
 def read_pairs(folder: Path, pairs: list[tuple[Path, Path]], channels: int, size: int | None) -> Part:
@@ -128,8 +128,8 @@ def read_mask(path: Path, image: Path, size: int | None) -> Masks:
     for number in (numbers.min(), numbers.max()):
         if not 0 <= number <= IGNORED:
             raise DataError(f"{path}: class number {number}; expected 0 to {IGNORED - 1}, or {IGNORED} to ignore")
-    found = Image.fromarray(numbers.astype(np.uint8))
-    return np.asarray(found if size is None else found.resize((size, size), Image.Resampling.NEAREST))
+    mask = Image.fromarray(numbers.astype(np.uint8))
+    return np.asarray(mask if size is None else mask.resize((size, size), Image.Resampling.NEAREST))
 
 
 def class_names(folder: Path, values: np.ndarray) -> tuple[str, ...]:

@@ -101,12 +101,12 @@ def _array(data: memoryview, order: str) -> tuple[str, npt.NDArray[Any]]:
         parts.append((kind, data[at + begin : at + begin + size]))
         at += 8 if begin == 4 else 8 + -(-size // 8) * 8
     (_, flags), (_, axes), (_, name), (kind, values) = parts
-    held = _CLASSES.get(flags[0] if order == "<" else flags[3]) if len(flags) == 8 else None
+    kind_of_values = _CLASSES.get(flags[0] if order == "<" else flags[3]) if len(flags) == 8 else None
     shape = np.frombuffer(axes, f"{order}i4") if len(axes) % 4 == 0 else np.array([-1])
-    if held is None or (shape < 0).any():
+    if kind_of_values is None or (shape < 0).any():
         raise NotMatlab("an array of no numeric kind or shape")
     dtype = np.dtype(order + _VALUES[kind])
     if len(values) != dtype.itemsize * int(np.prod(shape, dtype=object)):
         raise NotMatlab(f"an array of shape {shape.tolist()} with {len(values):,} bytes of values")
     array = np.frombuffer(values, dtype).reshape(tuple(shape), order="F")
-    return bytes(name).decode("latin1"), array.astype(held, copy=False)
+    return bytes(name).decode("latin1"), array.astype(kind_of_values, copy=False)

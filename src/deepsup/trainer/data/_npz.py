@@ -24,7 +24,7 @@ _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0
 
 
 def read_arrays(
-    path: Path, wanted: Collection[str] | None = None, most: int | None = None
+    path: Path, names: Collection[str] | None = None, most: int | None = None
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of these names, as far as they are there; by default all of them.
 
@@ -34,7 +34,7 @@ def read_arrays(
     room = max(MOST_BYTES, MOST_RATIO * size) if most is None else most
     with zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        chosen = {name: info for name, info in members.items() if wanted is None or name in wanted}
+        chosen = {name: info for name, info in members.items() if names is None or name in names}
         total = sum(info.file_size for info in chosen.values())
         if total > room:
             raise ValueError(
@@ -94,4 +94,4 @@ def _check_header(file: IO[bytes], info: zipfile.ZipInfo) -> None:
     if dtype.hasobject:
         raise ValueError(f"its member {info.filename!r} holds pickled objects, which are never read")
     if math.prod(shape) * dtype.itemsize != info.file_size - file.tell():
-        raise ValueError(f"its member {info.filename!r} has not the size that its header claims")
+        raise ValueError(f"its member {info.filename!r} does not match its header")

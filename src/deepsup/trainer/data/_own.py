@@ -76,11 +76,11 @@ def read_folder(folder: Path, size: int | None = None, channels: int | None = No
                 f"{part}: its classes differ from those of {parts['train']} ({', '.join(odd)}); expected the same "
                 "sub-folders in both"
             )
-    found = {name: _image_files(part, classes) for name, part in parts.items()}
+    by_part = {name: _image_files(part, classes) for name, part in parts.items()}
     if channels is None:
-        channels = 1 if all(is_grey(path) for files in found.values() for path, _ in files) else 3
-    held = {name: read_files(folder, files, channels, size) for name, files in found.items()}
-    return OwnImages(folder.resolve().name, classes, held)
+        channels = 1 if all(is_grey(path) for files in by_part.values() for path, _ in files) else 3
+    loaded = {name: read_files(folder, files, channels, size) for name, files in by_part.items()}
+    return OwnImages(folder.resolve().name, classes, loaded)
 
 
 def read_files(folder: Path, files: list[tuple[Path, int]], channels: int, size: int | None) -> Part:
@@ -100,13 +100,13 @@ def files_in(folder: Path) -> Iterator[Path]:
 
 def image_files(places: Iterable[Path]) -> tuple[Path, ...]:
     """Return files as they are, and for every folder the image files in it and in its sub-folders, in order."""
-    found: list[Path] = []
+    images: list[Path] = []
     for place in places:
         inside = _images_below(place) if place.is_dir() else [place]
         if not inside:
             raise DataError(f"{place} has no image; expected image files, or folders with some")
-        found += inside
-    return tuple(found)
+        images += inside
+    return tuple(images)
 
 
 def _images_below(folder: Path) -> list[Path]:
@@ -143,17 +143,17 @@ def _subfolders(folder: Path) -> list[str]:
 def _class_names(folder: Path) -> tuple[str, ...]:
     names = _subfolders(folder)
     if len(names) < 2:
-        held = f"1 sub-folder ({names[0]})" if names else "0 sub-folders"
-        raise DataError(f"{folder}: {held}; expected two or more, one per class with its images inside")
+        count = f"1 sub-folder ({names[0]})" if names else "0 sub-folders"
+        raise DataError(f"{folder}: {count}; expected two or more, one per class with its images inside")
     return tuple(names)
 
 
 def _image_files(folder: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
     labels = {name: label for label, name in enumerate(classes)}
     files = [(path, labels[path.relative_to(folder).parts[0]]) for path in files_in(folder)]
-    held = {label for _, label in files}
+    present = {label for _, label in files}
     for name, label in labels.items():
-        if label not in held:
+        if label not in present:
             raise DataError(f"{folder / name}: no image of class {name!r}; add at least one, or remove the folder")
     return files
 
@@ -194,22 +194,22 @@ def _named_rows(parts: dict[str, Part]) -> dict[str, Part]:
     """Name each row by its digest; of rows that are alike, the second gets ``-2`` and so on."""
     seen: dict[str, int] = {}
     named = {}
-    for part, held in parts.items():
+    for part, rows in parts.items():
         names = []
-        for digest in image_digests(held.images):
+        for digest in image_digests(rows.images):
             seen[digest] = seen.get(digest, 0) + 1
             names.append(digest if seen[digest] == 1 else f"{digest}-{seen[digest]}")
-        named[part] = Part(held.images, held.labels, tuple(names))
+        named[part] = Part(rows.images, rows.labels, tuple(names))
     return named
 
 
 def _as_images(array: Any, where: str) -> Images:
     """To [N,C,H,W]: without a channel axis, with it last, or with it second."""
     if array.dtype.kind not in "ui" or (array.size and not 0 <= array.min() <= array.max() <= 255):
-        held = (
+        description = (
             f"values {array.min():g} to {array.max():g}" if array.size and array.dtype.kind in "uif" else "no numbers"
         )
-        raise DataError(f"{where}: {array.dtype} with {held}; expected whole numbers 0 to 255 (uint8)")
+        raise DataError(f"{where}: {array.dtype} with {description}; expected whole numbers 0 to 255 (uint8)")
     images: Images = array.astype(np.uint8, copy=False)
     if images.ndim == 3:
         return images[:, None]
@@ -236,7 +236,7 @@ def _npz_classes(train: Part, names: Any, path: Path) -> tuple[str, ...]:
     present = np.unique(train.labels)
     count = int(present[-1]) + 1
     if len(present) != count:
-        absent = next(label for label, held in enumerate(present) if label != held)
+        absent = next(label for label, is_there in enumerate(present) if label != is_there)
         raise DataError(
             f"{path}: no training image of class {absent} though labels go up to {count - 1}; number the classes "
             "without a gap"

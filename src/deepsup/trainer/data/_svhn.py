@@ -16,14 +16,14 @@ def read_svhn(path: Path) -> tuple[Part, dict[Path, str]]:
     """Read one split and the digest of its file."""
     again = f"move {path.name} away and get it again"
     try:
-        held = read_mat(path)
+        arrays = read_mat(path)
     except NotMatlab as error:
         raise DataError(f"{path}: not a readable MATLAB file ({error}); {again}") from error
-    if not {"X", "y"} <= held.keys():
+    if not {"X", "y"} <= arrays.keys():
         raise DataError(
-            f"{path}: holds {', '.join(map(repr, held)) or 'nothing'}; expected the variables X and y; {again}"
+            f"{path}: holds {', '.join(map(repr, arrays)) or 'nothing'}; expected the variables X and y; {again}"
         )
-    x, y = held["X"], held["y"]
+    x, y = arrays["X"], arrays["y"]
     if x.ndim != 4 or x.shape[:3] != (32, 32, 3) or x.dtype != np.uint8:
         raise DataError(f"{path}: X is {x.dtype} {list(x.shape)}; expected uint8 [32,32,3,N]; {again}")
     if y.shape != (x.shape[3], 1):

@@ -95,13 +95,13 @@ def image_sizes(given: tuple[int, ...], image_shape: Sequence[int] | None) -> tu
     whole = isinstance(image_shape, Sequence) and all(isinstance(each, Integral) and each > 0 for each in image_shape)
     if not whole or len(image_shape) not in (2, 3):
         raise DataError(f"image_shape={image_shape!r}; expected (H, W), (H, W, C) or (C, H, W), such as (8, 8)")
-    wanted = tuple(int(each) for each in image_shape)
-    if (len(given) > 1 and given != wanted) or math.prod(given) != math.prod(wanted):
+    shape = tuple(int(each) for each in image_shape)
+    if (len(given) > 1 and given != shape) or math.prod(given) != math.prod(shape):
         raise DataError(
-            f"image_shape={wanted} has {math.prod(wanted)} values, X has samples of shape {list(given)}; expected the "
+            f"image_shape={shape} has {math.prod(shape)} values, X has samples of shape {list(given)}; expected the "
             f"shape of one image; leave image_shape out for X [N,H,W], [N,H,W,C] or [N,C,H,W]"
         )
-    return wanted
+    return shape
 
 
 def channels_lie_last(images: tuple[int, ...], channels: str) -> bool:

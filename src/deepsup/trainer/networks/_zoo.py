@@ -118,9 +118,9 @@ def unknown(name: str) -> NetworkError:
     names = {model: package for package, models in reversed(zoo().items()) for model in models} | own
     near = difflib.get_close_matches(name.lower().replace(" ", ""), names, n=3, cutoff=0.7)
     if near:
-        said = f"did you mean {' or '.join(f'{model} ({names[model]})' for model in near)}?"
+        advice = f"did you mean {' or '.join(f'{model} ({names[model]})' for model in near)}?"
     elif zoo():
-        said = f"expected one of deepsup networks, a classifier of {' or '.join(zoo())}, or my_file.py:MyNet"
+        advice = f"expected one of deepsup networks, a classifier of {' or '.join(zoo())}, or my_file.py:MyNet"
     else:
-        said = f"{nearest(name, SPECS, most=len(SPECS))}; or resnet18 and the like, after pip install timm"
-    return NetworkError(f"no network is called {name!r}; {said}")
+        advice = f"{nearest(name, SPECS, most=len(SPECS))}; or resnet18 and the like, after pip install timm"
+    return NetworkError(f"no network is called {name!r}; {advice}")

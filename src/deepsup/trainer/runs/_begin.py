@@ -16,11 +16,11 @@ from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._starting_weights import PUBLISHED
 
 # what may change when a run is resumed: nothing that its results depend on; the weights to start from have a digest
-FREE = frozenset(
+CHANGEABLE = frozenset(
     {"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep", "snapshots", "start_from", "weights"}
 )
 # what may also change after a divergence; the change is recorded
-MENDING = frozenset({"lr", "head_lr", "alpha"})
+CHANGEABLE_AFTER_DIVERGENCE = frozenset({"lr", "head_lr", "alpha"})
 
 # what else the last bits of the weights depend on
 SURROUNDINGS = ("torch", "machine", "cpu", "threads", "processes")
@@ -46,11 +46,11 @@ def default_name(config: Config) -> str:
         config.objective.loss,
         f"seed{config.run.seed}",
     ]
-    said = {"loss", "seed"} | ({"at"} if config.supervision.taps == ("none",) else set())
-    said |= {"data"} if config.data.source in NAMED else set()
-    said |= {"network"} if ":" not in config.network.name else set()
+    shown = {"loss", "seed"} | ({"at"} if config.supervision.taps == ("none",) else set())
+    shown |= {"data"} if config.data.source in NAMED else set()
+    shown |= {"network"} if ":" not in config.network.name else set()
     defaults = Config().to_dict()
-    rest = {key: value for key, value in config.to_dict().items() if key not in said and value != defaults[key]}
+    rest = {key: value for key, value in config.to_dict().items() if key not in shown and value != defaults[key]}
     if rest:
         words.append(hashlib.blake2b(json.dumps(rest, sort_keys=True).encode(), digest_size=3).hexdigest())
     return "-".join(words).lower()
@@ -80,34 +80,38 @@ def whole(path: str | os.PathLike[str]) -> str:
     return str(Path(path).expanduser().resolve())
 
 
-def agreed_config(run: RunFolder, config: Config | None, resume: bool) -> Config:
+def config_to_train(run: RunFolder, config: Config | None, resume: bool) -> Config:
     """Return the config to train with; a resumed run keeps its own."""
     if not run.exists:
         return config or Config()
     if not resume:
-        raise RunError(f"{run.folder} already holds a run; go on with it (--resume), or choose another folder (--out)")
-    held = run.config
+        raise RunError(f"{run.folder} already holds a run; resume it (--resume), or choose another folder (--out)")
+    recorded = run.config
     if config is None:
-        if ":" in held.network.name:
+        if ":" in recorded.network.name:
             raise RunError(
-                f"{run.folder} names a network that is not part of deepsup, {held.network.name}; it is not imported "
-                f"unless you name it too: give the config, train(Config(network={held.network.name!r}, ...), ...)"
+                f"{run.folder} names a network that is not part of deepsup, {recorded.network.name}; it is not "
+                f"imported unless you name it too: give the config, "
+                f"train(Config(network={recorded.network.name!r}, ...), ...)"
             )
-        return held
-    config = as_settled(config, held)
-    check_same(run, config.to_dict(), held.to_dict(), FREE if run.diverged is None else FREE | MENDING)
+        return recorded
+    config = as_settled(config, recorded)
+    free = CHANGEABLE if run.diverged is None else CHANGEABLE | CHANGEABLE_AFTER_DIVERGENCE
+    check_same(run, config.to_dict(), recorded.to_dict(), free)
     return config
 
 
-def as_settled(config: Config, held: Config) -> Config:
+def as_settled(config: Config, recorded: Config) -> Config:
     """Return a config with the precision that a run has settled on, where the config leaves it open, and its device."""
-    device = held.run.device if "auto" in (config.run.device, held.run.device) else config.run.device
-    amp = held.run.amp if config.run.amp == "auto" else config.run.amp
-    layers = config.run.full_precision or (held.run.full_precision if amp == held.run.amp else ())
+    device = recorded.run.device if "auto" in (config.run.device, recorded.run.device) else config.run.device
+    amp = recorded.run.amp if config.run.amp == "auto" else config.run.amp
+    layers = config.run.full_precision or (recorded.run.full_precision if amp == recorded.run.amp else ())
     return config.replace(device=device, amp=amp, full_precision=layers)
 
 
-def check_same(run: RunFolder, mine: dict[str, Any], theirs: dict[str, Any], free: Collection[str] = FREE) -> None:
+def check_same(
+    run: RunFolder, mine: dict[str, Any], theirs: dict[str, Any], free: Collection[str] = CHANGEABLE
+) -> None:
     """Raise an error if a run would be resumed with another config, naming the differences."""
     other = [key for key in mine if key not in free and mine[key] != theirs.get(key)]
     if other:
@@ -140,8 +144,8 @@ def record_change(run: RunFolder, config: Config, epoch: int, step: int) -> None
     lost = run.diverged
     if lost is None:
         return
-    held, mine = run.config.to_dict(), config.to_dict()
-    changed = {key: [held[key], mine[key]] for key in sorted(MENDING) if held[key] != mine[key]}
+    theirs, mine = run.config.to_dict(), config.to_dict()
+    changed = {key: [theirs[key], mine[key]] for key in sorted(CHANGEABLE_AFTER_DIVERGENCE) if theirs[key] != mine[key]}
     if changed:
         change = {"epoch": epoch, "step": step, "changed": changed, "why": lost["failed"]}
         run.write_json("changes.json", {"changes": [*run.changes, change]})

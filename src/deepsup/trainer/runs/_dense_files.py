@@ -23,22 +23,22 @@ def write_scenes(
 ) -> dict[str, Any]:
     """Write ``insight.json`` and ``insight.npz`` with the first test images; return the metrics of the output."""
     shown = slice(min(SHOWN, len(images)))
-    arrays = {f"said/{name}": said[shown].numpy() for name, said in measured.said.items()}
+    arrays = {f"said/{name}": prediction[shown].numpy() for name, prediction in measured.said.items()}
     arrays |= {"scenes": np.ascontiguousarray(images[shown]), "truth": measured.labels[shown].numpy()}
     with whole_file(run.folder / "insight.npz") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
-    found = {name: named_metrics(each, classes) for name, each in measured.scored.items()}
-    run.write_json("insight.json", {"dense": found, "classes": list(classes)})
-    return {"metrics": found["output"]}
+    metrics = {name: named_metrics(each, classes) for name, each in measured.scored.items()}
+    run.write_json("insight.json", {"dense": metrics, "classes": list(classes)})
+    return {"metrics": metrics["output"]}
 
 
 def named_metrics(metrics: Mapping[str, Any], classes: Sequence[str]) -> dict[str, Any]:
     """Return the metrics with the names of the classes; those of edges only where the classes are edges."""
     left_out = () if tuple(classes) == EDGES else ("boundary_f",)
-    found = {key: value for key, value in metrics.items() if key not in left_out}
+    facts = {key: value for key, value in metrics.items() if key not in left_out}
     for key in ("iou_per_class", "dice_per_class"):
-        found[key] = dict(zip(classes, found[key], strict=True))
-    return found
+        facts[key] = dict(zip(classes, facts[key], strict=True))
+    return facts
 
 
 def predict_masks(model: Model, files: Sequence[str | os.PathLike[str]], out: Path) -> list[dict[str, Any]]:
@@ -48,16 +48,16 @@ def predict_masks(model: Model, files: Sequence[str | os.PathLike[str]], out: Pa
     if len(set(stems)) < len(stems):
         twice = next(stem for stem in stems if stems.count(stem) > 1)
         raise DataError(f"two files are called {twice!r}; expected one name per mask; predict them one by one, --out")
-    said = model.measure_dense(read_image_files(paths, model.shape)).said["output"].numpy()
+    masks = model.measure_dense(read_image_files(paths, model.shape)).said["output"].numpy()
     with disk_errors_named(out):
         out.mkdir(parents=True, exist_ok=True)
     answers = []
     for index, path in enumerate(paths):
         mask = out / f"{path.stem}.png"
-        write_mask(mask, said[index], open_image(path).size)
-        shares = np.bincount(said[index].ravel(), minlength=len(model.classes)) / said[index].size
-        found = {name: round(float(share), 6) for name, share in zip(model.classes, shares, strict=True) if share}
-        answers.append({"file": str(path), "mask": str(mask), "classes": found})
+        write_mask(mask, masks[index], open_image(path).size)
+        shares = np.bincount(masks[index].ravel(), minlength=len(model.classes)) / masks[index].size
+        by_class = {name: round(float(share), 6) for name, share in zip(model.classes, shares, strict=True) if share}
+        answers.append({"file": str(path), "mask": str(mask), "classes": by_class})
     return answers
 
 

@@ -52,12 +52,12 @@ def evaluate_dense(
     """Return the errors of a dense run and its metrics; several are not averaged."""
     if len(runs) > 1:
         raise RunError(f"{len(runs)} runs with a score per pixel; expected one; evaluate each by itself")
-    found = models[0].measure_dense(test.images, torch.from_numpy(test.labels))
+    measured = models[0].measure_dense(test.images, torch.from_numpy(test.labels))
     return {
-        "error": found.error,
-        "companions": found.companion_errors,
-        "metrics": {name: named_metrics(each, classes) for name, each in found.scored.items()},
-        "runs": {str(runs[0].folder): found.error},
+        "error": measured.error,
+        "companions": measured.companion_errors,
+        "metrics": {name: named_metrics(each, classes) for name, each in measured.scored.items()},
+        "runs": {str(runs[0].folder): measured.error},
         "images": len(test),
         "epochs": runs[0].result["epochs"],
         "seconds": runs[0].result["seconds"],
@@ -109,7 +109,7 @@ def predict(
     if model.dense:
         return predict_masks(model, files, below(run.folder, "predictions") if out is None else Path(out))
     if out is not None:
-        raise RunError(f"{run.folder} predicts one label per image, so there is nothing to write; leave --out away")
+        raise RunError(f"{run.folder} predicts one label per image, so there is nothing to write; omit --out")
     measured = model.measure(read_image_files([Path(file) for file in files], model.shape))
     answers = []
     for index, file in enumerate(files):

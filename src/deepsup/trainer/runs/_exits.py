@@ -141,24 +141,24 @@ def measured_curve(early: EarlyExit, model: Model, images: Tensor, batch: int) -
 
 def by_exit(early: EarlyExit, outputs: Sequence[EarlyOutput], labels: Tensor) -> dict[str, dict[str, float]]:
     """Return, for each exit, the percentage of the images that leave there and their error in percent."""
-    exits, said = torch.cat([each.exits for each in outputs]), torch.cat([each.labels for each in outputs])
-    found = {}
+    exits, labels_given = torch.cat([each.exits for each in outputs]), torch.cat([each.labels for each in outputs])
+    record = {}
     for number, name in enumerate(early.names):
         here = exits == number
-        wrong = (said[here] != labels[here]).float().mean()
-        found[name] = {"share": 100 * float(here.float().mean()), "error": 100 * float(wrong.nan_to_num())}
-    return found
+        wrong = (labels_given[here] != labels[here]).float().mean()
+        record[name] = {"share": 100 * float(here.float().mean()), "error": 100 * float(wrong.nan_to_num())}
+    return record
 
 
 def keep(run: RunFolder, record: dict[str, Any], model: Model, test: Part, outputs: Sequence[EarlyOutput]) -> None:
     """Write the record, and for each exit the first images that leave there."""
     exits = torch.cat([each.exits for each in outputs]).numpy()
-    said = torch.cat([each.labels for each in outputs]).numpy()
+    predictions = torch.cat([each.labels for each in outputs]).numpy()
     sure = torch.cat([each.confidences for each in outputs]).numpy()
     shown, rows = [], []
     for number, name in enumerate(outputs[0].names):
         for row in np.flatnonzero(exits == number)[:SHOWN].tolist():
-            words = {"label": model.classes[test.labels[row]], "said": model.classes[said[row]]}
+            words = {"label": model.classes[test.labels[row]], "said": model.classes[predictions[row]]}
             shown.append({"exit": name, "index": row, "confidence": float(sure[row]), **words})
             rows.append(row)
     with whole_file(run.folder / "exits.npz") as file:

@@ -24,11 +24,11 @@ def write_insight(
     measured: the scores of the net on the test ``images`` [N,C,H,W].
     more, arrays: further entries of the two files.
     """
-    found = layer_insight(measured, classes) | dict(more or {})
-    mistaken = images[[each["index"] for each in found["mistakes"]]]
+    record = layer_insight(measured, classes) | dict(more or {})
+    mistaken = images[[each["index"] for each in record["mistakes"]]]
     with whole_file(run.folder / "insight.npz") as file:
         np.savez_compressed(file, allow_pickle=False, mistakes=np.ascontiguousarray(mistaken), **(arrays or {}))
-    run.write_json("insight.json", found, indent=None)  # 2,000 classes: 36 MB in place of 156 MB
+    run.write_json("insight.json", record, indent=None)  # 2,000 classes: 36 MB in place of 156 MB
     for older in ("inside.json", "inside.npz"):
         remove(run.folder / older)
-    return found
+    return record

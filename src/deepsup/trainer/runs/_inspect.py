@@ -82,12 +82,13 @@ def inspect_image(
         for tap in hidden_layers(run, model):
             fitted = probe_layer(model.net.trunk, tap, train, (pixels, labels), len(model.classes), model.normalize)
             scores[tap] = fitted[1]
-    said: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, Any]] = {}
     for name, each in {**scores, "output": measured.scores}.items():
         label, confidence = named(each[0], model.classes)
-        said[name] = {"label": label, "confidence": confidence, "judged_by": "output" if name == "output" else judged}
-    maps, arrays = maps_of(model, (Part(image, labels.numpy()), [str(said["output"]["label"])]), layer)
-    return {"file": str(file), "layers": said, "maps": maps}, arrays
+        by = "output" if name == "output" else judged
+        answers[name] = {"label": label, "confidence": confidence, "judged_by": by}
+    maps, arrays = maps_of(model, (Part(image, labels.numpy()), [str(answers["output"]["label"])]), layer)
+    return {"file": str(file), "layers": answers, "maps": maps}, arrays
 
 
 def hidden_layers(run: RunFolder, model: Model) -> tuple[str, ...]:
@@ -112,17 +113,17 @@ def maps_of(
     if output is None or output.ndim != 4:
         given = "nothing" if output is None else f"a tensor {list(output.shape)}"
         raise RunError(f"layer {name!r} returns {given}; expected maps [B,C,H,W]; give a convolution, --layer")
-    found = feature_maps(output)
+    maps = feature_maps(output)
     arrays = {
         "images": np.ascontiguousarray(part.images),
-        "maps": in_few_bytes(found.strongest),
-        "merged": in_few_bytes(found.merged),
+        "maps": in_few_bytes(maps.strongest),
+        "merged": in_few_bytes(maps.merged),
     }
     if first is not None:
         weight = trunk.get_submodule(first).weight
         assert isinstance(weight, Tensor)
         arrays["filters"] = weight.detach()[:FILTERS].float().contiguous().numpy()
-    return {"layer": name, "channels": found.channels, "labels": labels}, arrays
+    return {"layer": name, "channels": maps.channels, "labels": labels}, arrays
 
 
 def in_few_bytes(maps: Tensor) -> np.ndarray:

@@ -118,11 +118,11 @@ def read_model(run: RunFolder) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         check_tensor_list(run.model)
         with safe_open(run.model, framework="pt") as file:
-            held = file.metadata() or {}
+            header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
-        about = decoded(held["deepsup"].encode())
+        about = decoded(header["deepsup"].encode())
         check(about, ABOUT)
-        whole = held.get("sha256") in (None, digest_of(held["deepsup"], tensors))  # older files have none
+        whole = header.get("sha256") in (None, digest_of(header["deepsup"], tensors))  # older files have none
     except Exception as error:  # of safetensors, of JSON, of torch
         raise RunError(f"{run.model} is not a model that deepsup wrote ({reason(error)}); train it again") from error
     if about["format"] > FORMAT:

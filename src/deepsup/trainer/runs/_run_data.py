@@ -103,30 +103,30 @@ def is_same(source: str | os.PathLike[str], data: str) -> bool:
 
 def tested_by_all(runs: Sequence[RunFolder], part: Part) -> Part:
     """Return the test images of the first run that no other run on the same data was trained on."""
-    kept = set(part.names)
+    in_all = set(part.names)
     for split in (run.split for run in runs[1:] if is_same(run.config.data.source, runs[0].config.data.source)):
-        kept &= set(split["names"]["test"]) if split is not None else kept
-    if len(kept) == len(part.names):
+        in_all &= set(split["names"]["test"]) if split is not None else in_all
+    if len(in_all) == len(part.names):
         return part
-    return told(
-        part, [name in kept for name in part.names], "test parts of the runs differ: {} of {} images are in all"
+    return drop_and_warn(
+        part, [name in in_all for name in part.names], "test parts of the runs differ: {} of {} images are in all"
     )
 
 
 def unseen(runs: Sequence[RunFolder], name: str, part: Part) -> Part:
     """Return the images that no run was trained on, told by their pixels."""
     trained = {digest for run in runs if run.split is not None for digest in run.split["trained"]}
-    kept = [digest not in trained for digest in image_digests(part.images)] if trained else [True] * len(part)
+    keep = [digest not in trained for digest in image_digests(part.images)] if trained else [True] * len(part)
     return (
         part
-        if all(kept)
-        else told(part, kept, f"{name}: {{}} of {{}} images were not trained on; only they are tested")
+        if all(keep)
+        else drop_and_warn(part, keep, f"{name}: {{}} of {{}} images were not trained on; only they are tested")
     )
 
 
-def told(part: Part, kept: Sequence[bool], note: str) -> Part:
+def drop_and_warn(part: Part, keep: Sequence[bool], note: str) -> Part:
     """Return the images that are kept, and say how many they are."""
-    left = part.take(np.flatnonzero(kept))
+    left = part.take(np.flatnonzero(keep))
     note = note.format(f"{len(left):,}", f"{len(part):,}")
     if not len(left):
         raise DataError(f"{note}; expected images that the run has not seen in training")

@@ -38,9 +38,9 @@ def start_trunk(net: DeeplySupervised, config: Config, begun: bool = False) -> s
         return None
     if begun and (given == PUBLISHED or not Path(given).exists()):
         return GONE
-    held = from_run(net, config, given) if config.network.start_from else from_weights(net, config, given)
-    net.trunk.load_state_dict(net.trunk.state_dict() | held)
-    return digest_of(full_name(config.network.name), held)
+    digest = from_run(net, config, given) if config.network.start_from else from_weights(net, config, given)
+    net.trunk.load_state_dict(net.trunk.state_dict() | digest)
+    return digest_of(full_name(config.network.name), digest)
 
 
 def from_run(net: DeeplySupervised, config: Config, folder: str) -> dict[str, Tensor]:
@@ -53,30 +53,30 @@ def from_run(net: DeeplySupervised, config: Config, folder: str) -> dict[str, Te
     if (network := about["config"].get("network")) != full_name(config.network.name):
         raise RunError(f"{where} is a run of the network {network}; expected one of {config.network.name}")
     last = last_layer(net)
-    held, wanted = (
+    theirs, ours = (
         {name: tensor for name, tensor in each.items() if not name.startswith(last)}
         for each in (part_of(tensors, "net.trunk."), net.trunk.state_dict())
     )
-    check_fit(where, held, wanted, "the same images' shape and the same network_options")
-    return held
+    check_fit(where, theirs, ours, "the same images' shape and the same network_options")
+    return theirs
 
 
 def from_weights(net: DeeplySupervised, config: Config, source: str) -> dict[str, Tensor]:
     """Return pretrained weights as far as they fit: all, or all but a last layer for other classes."""
     name = config.network.name
     read = published_weights(full_name(name)) if source == PUBLISHED else read_weights(Path(source))
-    wanted, last = net.trunk.state_dict(), last_layer(net)
-    held = {key: tensor for key, tensor in read.items() if not key.lower().startswith("aux")}  # not built here
-    counts = {key: tensor for key, tensor in wanted.items() if key.endswith("num_batches_tracked")}
-    held = {**counts, **held}  # files of older versions of torch have none
-    new = [key for key in wanted if key.startswith(last) and key in held and held[key].shape != wanted[key].shape]
+    ours, last = net.trunk.state_dict(), last_layer(net)
+    theirs = {key: tensor for key, tensor in read.items() if not key.lower().startswith("aux")}  # not built here
+    counts = {key: tensor for key, tensor in ours.items() if key.endswith("num_batches_tracked")}
+    theirs = {**counts, **theirs}  # files of older versions of torch have none
+    new = [key for key in ours if key.startswith(last) and key in theirs and theirs[key].shape != ours[key].shape]
     if new:
-        counts_of = f"{len(held[new[0]]):,} classes there, {len(wanted[new[0]]):,} here"
+        counts_of = f"{len(theirs[new[0]]):,} classes there, {len(ours[new[0]]):,} here"
         logger.info("weights: all of %s but %s, which is new: %s", source, last[:-1], counts_of)
-        held = {key: tensor for key, tensor in held.items() if not key.startswith(last)}
-        wanted = {key: tensor for key, tensor in wanted.items() if not key.startswith(last)}
-    check_fit(f"weights={source}", held, wanted, f"weights of {name}")
-    return held
+        theirs = {key: tensor for key, tensor in theirs.items() if not key.startswith(last)}
+        ours = {key: tensor for key, tensor in ours.items() if not key.startswith(last)}
+    check_fit(f"weights={source}", theirs, ours, f"weights of {name}")
+    return theirs
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -112,9 +112,9 @@ def last_layer(net: DeeplySupervised) -> str:
     return next(f"{name}." for name, layer in net.trunk.named_modules() if layer is net.output_layer)
 
 
-def check_fit(where: str, held: Mapping[str, Tensor], wanted: Mapping[str, Tensor], expected: str) -> None:
+def check_fit(where: str, given: Mapping[str, Tensor], net: Mapping[str, Tensor], expected: str) -> None:
     """Refuse weights of other names or shapes, naming the first."""
-    for name in sorted(held.keys() | wanted.keys()):
-        theirs, ours = (list(each[name].shape) if name in each else "not there" for each in (held, wanted))
+    for name in sorted(given.keys() | net.keys()):
+        theirs, ours = (list(each[name].shape) if name in each else "not there" for each in (given, net))
         if theirs != ours:
             raise RunError(f"{where}: its {name} is {theirs}, that of the network to train {ours}; expected {expected}")

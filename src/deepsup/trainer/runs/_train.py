@@ -18,7 +18,7 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.data import Dataset
 from deepsup.trainer.preprocess import fit, to_tensor
 from deepsup.trainer.runs._begin import (
-    agreed_config,
+    config_to_train,
     default_name,
     record_change,
     record_surroundings,
@@ -81,16 +81,16 @@ def train(
     """
     config = None if config is None else with_whole_names(config)
     run = Run(out if out is not None else Path("runs") / default_name(config or Config()))
-    agreed = agreed_config(run, config, resume)
-    if not ended(run, agreed):
-        with on_error_resume(), joined(device_of(agreed).type) as processes, owned(run.folder, processes):
-            began, agreed = run.exists, agreed_config(run, config, resume)  # another process may have been here
+    to_train = config_to_train(run, config, resume)
+    if not ended(run, to_train):
+        with on_error_resume(), joined(device_of(to_train).type) as processes, owned(run.folder, processes):
+            began, to_train = run.exists, config_to_train(run, config, resume)  # another process may have been here
             processes.any(False)  # all have read the folder before the first process writes to it
-            if not ended(run, agreed):
+            if not ended(run, to_train):
                 if resume:
                     logger.info("%s %s", "going on with" if began else "starting", run.folder)
                 with kept_memory() if keep_memory else nullcontext():
-                    Trainer(agreed, run, processes).train(callbacks)
+                    Trainer(to_train, run, processes).train(callbacks)
     return run
 
 
@@ -148,8 +148,8 @@ class Trainer:
         with self.divergence_recorded(), StopOnSignal() as stop, closing(TensorBoard(self.run.folder)) as events:
             files: list[Callback] = [MetricsFile(self.run)] if first else []
             files += [events] if first and self.config.run.tensorboard else []
-            kept = self.config.run.snapshots
-            files += [Snapshots(self.run, kept, self.config.total_epochs)] if first and kept else []
+            if first and self.config.run.snapshots:
+                files.append(Snapshots(self.run, self.config.run.snapshots, self.config.total_epochs))
             # an epoch is measured, then recorded, then saved: a crash in between is repaired when the run is resumed
             self.training.train([self.measuring, *files, *callbacks, self.checkpointing, stop])
         if self.training.stop_requested:
@@ -236,9 +236,9 @@ def check_kind(config: Config, data: Dataset, net: DeeplySupervised) -> None:
     """Refuse masks for a network that classifies images, and labels for one that scores every pixel."""
     if data.train.dense == net.dense:
         return
-    held = "a mask per image" if data.train.dense else "one label per image"
+    labels = "a mask per image" if data.train.dense else "one label per image"
     gives = "scores of every pixel" if net.dense else "one set of scores per image"
     remedy = "--network unet-small" if data.train.dense else "--data digits-scenes, or a folder of images and masks"
     raise ConfigError(
-        f"{data.name} has {held}, but {config.network.name} gives {gives}; expected both of one kind; give {remedy}"
+        f"{data.name} has {labels}, but {config.network.name} gives {gives}; expected both of one kind; give {remedy}"
     )

@@ -99,7 +99,7 @@ class RayWorkers(Workers):
 
         self.running.discard(handle)
         try:
-            found = self.ray.get(handle)
+            answer = self.ray.get(handle)
         except exceptions.RayTaskError as error:
             cause = getattr(error, "cause", error)
             if isinstance(cause, ImportError):
@@ -112,9 +112,9 @@ class RayWorkers(Workers):
                 f"a run was killed {RETRIES + 1} times, perhaps for lack of memory, or the cluster is gone "
                 f"({type(error).__name__}); finished runs and checkpoints are kept: give the same command again"
             ) from error
-        if isinstance(found, DeepsupError):
-            raise found
-        return found
+        if isinstance(answer, DeepsupError):
+            raise answer
+        return answer
 
 
 @dataclass(frozen=True)
@@ -244,8 +244,8 @@ def check_health(address: str) -> None:
             f"to token and RAY_AUTH_TOKEN_PATH to the file of the token, as on the machines of the cluster"
         )
     if done.returncode:
-        said = " ".join((done.stderr.strip().splitlines() or ["no reason given"])[-1].split())[:200]
-        raise TrainingError(f"the Ray cluster at {address} cannot be used ({said}); {REMEDY}")
+        why = " ".join((done.stderr.strip().splitlines() or ["no reason given"])[-1].split())[:200]
+        raise TrainingError(f"the Ray cluster at {address} cannot be used ({why}); {REMEDY}")
 
 
 def machines(ray: Any) -> list[dict[str, float]]:
@@ -261,9 +261,11 @@ def fits(machine: dict[str, float], engine: Engine) -> int:
 
 def check_resources(ray: Any, engine: Engine) -> None:
     """Refuse runs that no machine has room for: Ray would wait for one for ever."""
-    found = machines(ray)
-    if not any(fits(machine, engine) for machine in found):
-        most = ", ".join(f"{machine.get('CPU', 0):g} CPUs and {machine.get('GPU', 0):g} GPUs" for machine in found[:4])
+    cluster = machines(ray)
+    if not any(fits(machine, engine) for machine in cluster):
+        most = ", ".join(
+            f"{machine.get('CPU', 0):g} CPUs and {machine.get('GPU', 0):g} GPUs" for machine in cluster[:4]
+        )
         raise TrainingError(
             f"a run needs {engine.threads} CPUs and {engine.gpus:g} GPUs, and no machine of the cluster has so many "
             f"(they have {most or 'none'}); give fewer --cpus or --gpus"

@@ -138,11 +138,11 @@ class Search:
 
     def values(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a trial: a choice is the value that its name stands for."""
-        found = {}
+        values = {}
         for name, value in params.items():
             each = self.space[name]
-            found[name] = each.named()[value] if isinstance(each, Choice) else value
-        return found
+            values[name] = each.named()[value] if isinstance(each, Choice) else value
+        return values
 
     def tell(self, task: TrialTask, outcome: Mapping[str, Any]) -> None:
         """Record what came out of a trial; a stopped one goes on when the sweep is resumed."""
@@ -167,7 +167,7 @@ class Search:
 
     def record(self, trial: FrozenTrial) -> dict[str, Any]:
         """Return a trial that has ended as ``sweep.json`` has it."""
-        found = {
+        record = {
             "method": self.method,
             "number": trial.number,
             "state": trial.user_attrs.get("state", "failed"),
@@ -178,14 +178,14 @@ class Search:
             "why": trial.user_attrs.get("why", ""),
         }
         check(
-            found, {"state": str, "validation_error": (float, type(None)), "epochs": int, "seconds": float, "why": str}
+            record, {"state": str, "validation_error": (float, type(None)), "epochs": int, "seconds": float, "why": str}
         )
-        return found
+        return record
 
     def settings(self, trial: FrozenTrial) -> dict[str, Any]:
         """Return all searched settings of a trial, in plain types; of trial 0 also those outside of the space."""
-        found = {**self.defaults, **self.values(trial.params)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+        changed = {**self.defaults, **self.values(trial.params)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
 
     def importance(self) -> dict[str, float]:
         """Return setting -> its share of the variance of the error, the most important first.

@@ -104,8 +104,8 @@ def some_of(taps: tuple[str, ...]) -> list[tuple[str, ...]]:
     [('a',), ('c',), ('a', 'b'), ('b', 'c')]
     """
     half = (len(taps) + 1) // 2
-    found = dict.fromkeys([taps[:1], taps[-1:], taps[:half], taps[-half:]])
-    return [each for each in found if 0 < len(each) < len(taps)]
+    choices = dict.fromkeys([taps[:1], taps[-1:], taps[:half], taps[-half:]])
+    return [each for each in choices if 0 < len(each) < len(taps)]
 
 
 def read_space(path: Path, config: Config) -> dict[str, Range | Choice]:

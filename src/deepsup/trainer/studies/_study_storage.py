@@ -46,8 +46,8 @@ def storage_named(where: str, does: str = "use", remedy: str = "is it damaged? t
     except DeepsupError:
         raise
     except Exception as error:  # every database has errors of its own
-        said = without_password(where, reason(error))
-        raise ConfigError(f"cannot {does} the storage {shown_storage(where)}: {said}; {remedy}") from error
+        why = without_password(where, reason(error))
+        raise ConfigError(f"cannot {does} the storage {shown_storage(where)}: {why}; {remedy}") from error
 
 
 def opened_storage(where: str) -> optuna.storages.BaseStorage:

@@ -164,8 +164,8 @@ class Searching:
             self.note(outcome)
             self.ended += 1
             error = outcome["validation_error"]
-            said = outcome["state"] if error is None or error > 100 else f"validation error {error:.2f} %"
-            self.watch(f"{task}: {said}", self.ended, total)
+            verdict = outcome["state"] if error is None or error > 100 else f"validation error {error:.2f} %"
+            self.watch(f"{task}: {verdict}", self.ended, total)
 
     def tasks(self) -> Iterator[Any]:
         """Yield trials: those that were stopped, then new ones, each method in turn."""
@@ -212,5 +212,5 @@ class Searching:
         minutes = max((2 + 2 * seeds) * run / parallel / 60, 0.1)
         return TrainingError(
             f"a budget of {self.budget:g} minutes is too small for one run of each net; expected at least about "
-            f"{minutes:.1f}; go on with --resume and a larger --budget"
+            f"{minutes:.1f}; resume with --resume and a larger --budget"
         )

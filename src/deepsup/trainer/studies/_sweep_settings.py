@@ -36,14 +36,14 @@ def prepared(config: Config | None, folder: Path, space: Path | None, storage: s
     """Begin a sweep in its folder, or return the one that was begun there."""
     path = folder / "settings.json"
     if path.is_file() and not resume:
-        raise RunError(f"{folder} already holds a sweep; go on with it (--resume), or choose another folder (--out)")
+        raise RunError(f"{folder} already holds a sweep; resume it (--resume), or choose another folder (--out)")
     if path.is_file():
         return continued(path, config, space, storage)
     config = with_whole_names(supervised(config or Config()))
     taps = check_buildable({}, config)
-    found = default_space(config, taps) if space is None else read_space(space, config)
-    check_buildable(found, config)
-    made = Sweep(uuid4().hex[:12], config, found, placed(DEFAULT, folder) if storage is None else absolute(storage))
+    ranges = default_space(config, taps) if space is None else read_space(space, config)
+    check_buildable(ranges, config)
+    made = Sweep(uuid4().hex[:12], config, ranges, placed(DEFAULT, folder) if storage is None else absolute(storage))
     open_storage(made.storage)
     record(path, made)
     return made
@@ -64,37 +64,38 @@ def record(path: Path, made: Sweep) -> None:
     config = made.config.to_dict()
     if made.config.network.start_from is not None:
         config["start_from"] = inside(made.config.network.start_from, path.parent)
-    kept = {"id": made.id, "config": config, "space": space, "storage": storage}
-    write_whole(path, (json.dumps(kept, indent=1) + "\n").encode())
+    settings = {"id": made.id, "config": config, "space": space, "storage": storage}
+    write_whole(path, (json.dumps(settings, indent=1) + "\n").encode())
 
 
 def continued(path: Path, config: Config | None, space: Path | None, storage: str | None) -> Sweep:
     """Return the sweep of a folder; what is given beside it must be the same."""
-    kept = read_json(path, SETTINGS, "expected what deepsup sweep wrote")
+    settings = read_json(path, SETTINGS, "expected what deepsup sweep wrote")
     with faults_named(path, RunError, "expected what deepsup sweep wrote"):
-        held = Config.from_dict(kept["config"], str(path))
-        if held.network.start_from is not None:
-            held = held.replace(start_from=placed(held.network.start_from, path.parent))
-        ranges = parsed_space(kept["space"], held, str(path))
-    if config is None and ":" in held.network.name:
+        recorded = Config.from_dict(settings["config"], str(path))
+        if recorded.network.start_from is not None:
+            recorded = recorded.replace(start_from=placed(recorded.network.start_from, path.parent))
+        ranges = parsed_space(settings["space"], recorded, str(path))
+    if config is None and ":" in recorded.network.name:
         raise RunError(
-            f"{path} names a network that is not part of deepsup, {held.network.name}; it is not imported unless you "
-            f"name it too: give the settings of the sweep again, with --network {held.network.name}"
+            f"{path} names a network that is not part of deepsup, {recorded.network.name}; it is not imported unless "
+            f"you name it too: give the settings of the sweep again, with --network {recorded.network.name}"
         )
     if config is not None:
-        held = held.replace(start_from=with_whole_names(config).network.start_from)  # its weights are compared instead
-    mine, theirs = (held if config is None else with_whole_names(supervised(config))).to_dict(), held.to_dict()
+        start = with_whole_names(config).network.start_from  # its weights are compared instead
+        recorded = recorded.replace(start_from=start)
+    mine, theirs = (recorded if config is None else with_whole_names(supervised(config))).to_dict(), recorded.to_dict()
     other = [name for name, value in mine.items() if value != theirs[name] and name != "device"]
     if other:
         changes = ", ".join(f"{name} {theirs[name]!r} -> {mine[name]!r}" for name in other)
         raise RunError(f"{path.parent} searches around another config ({changes}); choose another --out")
-    if space is not None and read_space(space, held) != ranges:
+    if space is not None and read_space(space, recorded) != ranges:
         raise RunError(f"{path.parent} searches another space than {space}; leave --space out, or choose another --out")
-    if storage is None and kept.get("storage") is None:
+    if storage is None and settings.get("storage") is None:
         raise RunError(f"{path.parent} has its trials in a database with a password; give its URL again: --storage URL")
-    where = placed(kept["storage"], path.parent) if storage is None else absolute(storage)
-    open_storage(where, kept["id"])
-    return Sweep(kept["id"], held, ranges, where)
+    where = placed(settings["storage"], path.parent) if storage is None else absolute(storage)
+    open_storage(where, settings["id"])
+    return Sweep(settings["id"], recorded, ranges, where)
 
 
 def open_storage(where: str, id_: str | None = None) -> None:

@@ -80,7 +80,7 @@ def check_tensors(value: Any) -> None:
             check_tensors(each)
 
 
-def newest_sound(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+def latest_valid(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """Return the newest checkpoint that is whole; those that are damaged are named in a warning."""
     damage: DamagedCheckpointError | None = None
     for path in reversed(all_steps(folder)):

@@ -318,9 +318,9 @@ def wrong(scores: Tensor, y: Tensor) -> Tensor:
     if scores.ndim == 2:
         return (scores.argmax(1) != y).sum()
     met = DenseTargets(y, None, None, "nearest").meet(scores)
-    kept = met.labels != IGNORED
-    missed = (scores.argmax(1) != met.labels) & kept
-    return missed.sum() * len(y) / kept.sum().clamp(min=1)
+    counted = met.labels != IGNORED
+    missed = (scores.argmax(1) != met.labels) & counted
+    return missed.sum() * len(y) / counted.sum().clamp(min=1)
 
 
 def not_finite(output: DeepOutput) -> str | None:

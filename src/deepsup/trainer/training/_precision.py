@@ -48,9 +48,9 @@ def bfloat16_on(device: str) -> Bfloat16:
         able = torch.cuda.is_bf16_supported(including_emulation=False)
         return Bfloat16(able, f"the GPU {'computes' if able else 'does not compute'} in bfloat16")
     able_to = {"AMX": torch.cpu._is_amx_tile_supported, "avx512_bf16": torch.cpu._is_avx512_bf16_supported}
-    found = [name for name, supported in able_to.items() if supported()]
-    if found:
-        return Bfloat16(True, f"the processor has {' and '.join(found)}")
+    names = [name for name, supported in able_to.items() if supported()]
+    if names:
+        return Bfloat16(True, f"the processor has {' and '.join(names)}")
     ratio = speed_of_product()
     return Bfloat16(ratio > CLEARLY, f"a matrix product runs {ratio:.2g} times as fast as in float32")
 
@@ -92,8 +92,8 @@ def settle_layers(config: Config, net: DeeplySupervised, shape: Sequence[int], p
         return config
     inputs = inputs_of(net.trunk, doubtful, shape)
     slower = torch.tensor([float(slower_in_bfloat16(doubtful[name], x)) for name, x in inputs.items()])
-    kept = [name for name, flag in zip(inputs, processes.sum(slower).tolist(), strict=True) if flag]
-    return config.replace(full_precision=kept or ("none",))
+    layers = [name for name, flag in zip(inputs, processes.sum(slower).tolist(), strict=True) if flag]
+    return config.replace(full_precision=layers or ("none",))
 
 
 def in_doubt(layer: nn.Module) -> bool:
@@ -144,9 +144,9 @@ def precision(config: Config, net: DeeplySupervised) -> Iterator[None]:
     if precision_of(config) == "float32":
         yield
         return
-    kept = [layer_named(net.trunk, name) for name in config.run.full_precision if name != "none"]
+    layers = [layer_named(net.trunk, name) for name in config.run.full_precision if name != "none"]
     with torch.autocast(device, torch.bfloat16), ExitStack() as hooks:
-        for layer in kept:
+        for layer in layers:
             hooks.enter_context(in_float32(layer, device))
         yield
 

@@ -7,7 +7,7 @@ from typing import Any
 from deepsup.errors import RunError
 from deepsup.io import below
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs._begin import FREE, MENDING, check_same
+from deepsup.trainer.runs._begin import CHANGEABLE, CHANGEABLE_AFTER_DIVERGENCE, check_same
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._starting_weights import GONE
 from deepsup.trainer.training import Callback, Training
@@ -59,7 +59,7 @@ class Checkpointing(Callback):
 
     def restore(self, training: Training) -> None:
         """Restore the training from the newest checkpoint, if there is one; it must fit the config and the data."""
-        newest = checkpoint.newest_sound(below(self.run.folder, self.run.checkpoints.name))
+        newest = checkpoint.latest_valid(below(self.run.folder, self.run.checkpoints.name))
         if newest is not None:
             self.restore_from(training, *newest)
 
@@ -78,7 +78,7 @@ class Checkpointing(Callback):
     def _check(self, config: Config, state: dict[str, Any], path: Path) -> None:
         recorded = Config.recorded(state["config"], str(path))  # an older one has fewer settings
         changed = {key for change in self.run.changes for key in change["changed"]}
-        free = FREE | changed | (MENDING if self.run.diverged is not None else set())
+        free = CHANGEABLE | changed | (CHANGEABLE_AFTER_DIVERGENCE if self.run.diverged is not None else set())
         check_same(self.run, config.to_dict(), recorded.to_dict(), free)
         if state["data"] != self.facts["data"]:
             raise RunError(

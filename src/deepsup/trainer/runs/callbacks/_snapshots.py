@@ -68,11 +68,11 @@ def half(value: Tensor) -> Tensor:
 
 def snapshot_files(run: RunFolder) -> dict[int, Path]:
     """Return epoch -> file of a run's snapshots, in order; none for a run that keeps none."""
-    found = {}
+    files = {}
     for path in sorted(run.snapshots.glob("epoch-*.safetensors")):
         if number := re.fullmatch(r"epoch-(\d{1,9})\.safetensors", path.name):
-            found[int(number[1])] = path
-    return dict(sorted(found.items()))
+            files[int(number[1])] = path
+    return dict(sorted(files.items()))
 
 
 def read_snapshot(path: Path) -> dict[str, Tensor]:

@@ -58,10 +58,10 @@ class TensorBoard(Callback):
 
 def numbers(record: dict[str, Any]) -> list[tuple[str, float]]:
     """Return every number of an epoch's record with its tag, ``error`` or ``companion_errors/conv1``."""
-    found = []
+    tagged = []
     for name, value in record.items():
         if isinstance(value, dict):
-            found += [(f"{name}/{tap}", each) for tap, each in value.items() if isinstance(each, float)]
+            tagged += [(f"{name}/{tap}", each) for tap, each in value.items() if isinstance(each, float)]
         elif isinstance(value, float):
-            found.append((name, value))
-    return found
+            tagged.append((name, value))
+    return tagged
