@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deepsup.supervision import DeeplySupervised as DeeplySupervised
     from deepsup.supervision import DeepOutput as DeepOutput
     from deepsup.supervision import supervise as supervise
+    from deepsup.supervision import tappable as tappable
     from deepsup.trainer.config import Config as Config
     from deepsup.trainer.data import load_data as load_data
     from deepsup.trainer.estimator import DeeplySupervisedClassifier as DeeplySupervisedClassifier
@@ -47,6 +48,7 @@ _HOME = {
     "load_data": "trainer.data",
     "probe": "insight",
     "supervise": "supervision",
+    "tappable": "supervision",
     "train": "trainer.runs",
 }
 

@@ -169,6 +169,13 @@ def a_count(what: str, number: Any) -> int | None:
     return None if number is None else int(number)
 
 
+def a_shift(given: Any) -> int:
+    """Return a number of tokens; raise an error for anything else."""
+    if isinstance(given, bool) or not isinstance(given, Integral) or given < 0:
+        raise ObjectiveError(f"shift={given!r}; expected a number of tokens, 0 or 1")
+    return int(given)
+
+
 def a_bool(what: str, given: Any) -> bool:
     """Return a boolean setting; raise an error for anything else."""
     if not isinstance(given, bool):

@@ -9,16 +9,17 @@ acts on that mean. With ``average`` every alpha_m is divided by the number of co
 sum: F is then a weighted mean.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed, nn
 
 from deepsup.errors import ObjectiveError, nearest
+from deepsup.objective._alpha_rules import check_rule, drawn, spread
 from deepsup.objective._answers import Answering, Answers
 from deepsup.objective._balance import balance_of
-from deepsup.objective._checks import a_bool, a_count, a_label, at_least_0, check_mean, check_output
+from deepsup.objective._checks import a_bool, a_count, a_label, a_shift, at_least_0, check_mean, check_output
 from deepsup.objective._dense_checks import as_class_weights
 from deepsup.objective._dense_means import dense_mean, weighted_mean
 from deepsup.objective._dense_targets import MEETINGS, DenseTargets, Meeting
@@ -27,6 +28,7 @@ from deepsup.objective._losses import DENSE_LOSSES, LOSSES, LossFunction, find_l
 from deepsup.objective._net_settings import by_resolution, default_alpha, per_tap, supervised
 from deepsup.objective._presets import monai, nnunet
 from deepsup.objective._schedules import Number, Schedule, factor_at, find_schedule, name_of
+from deepsup.objective._token_samples import ignored_label, token_samples
 from deepsup.objective._untrained import UntrainedCompanions
 from deepsup.supervision import DeepOutput
 
@@ -73,7 +75,9 @@ class Objective:
         the mean.
     companion_loss: the same for the companions, one for all or a mapping from tap names; default: ``loss``.
     alpha, gamma: one number for all companions, one per tap in their order, or a mapping from tap names. By default
-        alpha is 0.5, and 0.1 at layers that return sequences (a transformer's tokens), which gain less. A companion
+        alpha is 0.5, and 0.1 at layers that return sequences (a transformer's tokens), which gain less. Alpha may also
+        be ``"linear"`` (rising with the depth), ``"equal"``, ``"last-2"`` (the last two only) or ``"random"`` (a single
+        companion per step, drawn from the progress, at as many times its weight as there are companions). A companion
         whose term is at or below its gamma adds exactly 0. Gamma is in units of |w_m|^2 + C l, where l is a mean over
         the batch.
     balance: the paper's C, in front of every loss; or ``softmax``: each loss gets the C with which its gradient at
@@ -86,7 +90,12 @@ class Objective:
         leaves weight decay to the optimizer, as the authors' code does.
     average: take the weighted mean of the output's term and of the mean of the companions' terms: with one alpha,
         (P + alpha mean Q_m) / (1 + alpha). ``False`` sums, as the paper does: P + alpha sum Q_m.
-    ignore_index: samples, or positions of a dense model, with this label are ignored: means are over the others.
+    ignore_index: samples, or positions of a dense model, with this label are ignored: means are over the others. For
+        the tokens of a language model it is -100 by default.
+    shift: the scores of a token are compared with the label so many tokens later: 1 for causal language models whose
+        labels are their inputs.
+    output_loss: a callable on all that the model returned and the labels: the model's own loss, in place of ``loss`` at
+        the output, for example ``lambda raw, labels: raw.loss``. It returns the mean, or one number per sample.
     distill: the share of every companion's loss that is taken from the output's softmax instead of the labels, within
         0 and 1: the soft cross-entropy at ``distill_temperature``, times its square. The output is detached.
     targets: how labels of every position meet companions of a coarser resolution: ``probability`` (the shares of the
@@ -102,7 +111,7 @@ class Objective:
         loss: str | LossFunction = "softmax",
         *,
         companion_loss: str | LossFunction | Mapping[str, str | LossFunction] | None = None,
-        alpha: float | Sequence[float] | Mapping[str, float] | None = None,
+        alpha: str | float | Sequence[float] | Mapping[str, float] | None = None,
         gamma: float | Sequence[float] | Mapping[str, float] = 0.0,
         balance: float | str = 1.0,
         schedule: str | Schedule = "linear",
@@ -114,13 +123,16 @@ class Objective:
         targets: Meeting = "probability",
         class_weights: Any = None,
         steps: int | None = None,
+        shift: int = 0,
+        output_loss: Callable[[Any, Any], Tensor] | None = None,
     ) -> None:
         self.net = supervised(net)
         taps = self.net.outputs
         self.loss = find_loss(loss)
         given = per_tap("companion_loss", loss if companion_loss is None else companion_loss, taps)
         self.companion_loss = {name: find_loss(each) for name, each in given.items()}
-        alphas = {} if alpha is None else per_tap("alpha", alpha, taps)
+        self._alpha_rule = check_rule(alpha) if isinstance(alpha, str) else None
+        alphas = {} if alpha is None or isinstance(alpha, str) else per_tap("alpha", alpha, taps)
         self._alpha = {name: at_least_0(f"alpha of {name!r}", a) for name, a in alphas.items()}
         self.gamma = {name: at_least_0(f"gamma of {name!r}", g) for name, g in per_tap("gamma", gamma, taps).items()}
         self.balance = balance_of(balance, self.loss, self.net.num_classes)
@@ -138,7 +150,15 @@ class Objective:
         self.targets = targets
         self.class_weights = as_class_weights(class_weights, self.net.num_classes)
         self.steps, self.step = a_count("steps", steps), 0
-        used = (self.loss, *self.companion_loss.values())
+        self.shift = a_shift(shift)
+        self.output_loss = output_loss
+        if output_loss is not None and not callable(output_loss):
+            raise ObjectiveError(
+                f"output_loss={output_loss!r}; expected a callable on the model's output and the labels"
+            )
+        self.net.keeps_raw |= output_loss is not None
+        self.net.loss_weights = dict(self._alpha)
+        used = (*([self.loss] if output_loss is None else []), *self.companion_loss.values())
         self.named = tuple(
             name for name, each in (LOSSES | DENSE_LOSSES).items() if any(each is other for other in used)
         )
@@ -149,6 +169,8 @@ class Objective:
     @property
     def alpha(self) -> dict[str, float]:
         """The weight of each companion; by default it depends on the layers, which are known once the net has run."""
+        if self._alpha_rule is not None:
+            return spread(self._alpha_rule, default_alpha(self.net), self.net.order)
         return self._alpha or default_alpha(self.net)
 
     @classmethod
@@ -184,16 +206,19 @@ class Objective:
         """Return F of one batch and its parts.
 
         labels: [B], integers in 0 to K-1; with ``softmax`` also class probabilities [B,K]; with your own loss,
-            anything it takes. For dense scores [B,K,P]: class numbers [B,P] or [B,1,P], or class probabilities [B,K,P].
+            anything it takes. For dense scores [B,K,P]: class numbers [B,P] or [B,1,P], or class probabilities [B,K,P];
+            for those of tokens [B,L,K]: class numbers [B,L], or class probabilities [B,L,K].
         progress: 0 at the start of training, 1 at its end; not needed with ``steps`` or by the schedule ``constant``.
         weights: [B], the weight of each sample in the means; for dense scores also [B,P], that of each position.
         """
         check_output(output)
-        answers = self.answers(output, labels, weights)
+        own = self.own_loss(output, labels)
+        output, answers = self.answers(output, labels, weights)
         self.check_taps(output)
         count = len(output.scores) if answers.weights is None else answers.weights.sum()
-        factor = factor_at(self.schedule, self.next_progress() if progress is None else progress)
-        output_loss = self.mean_loss(self.loss, output.scores, answers)
+        progress = self.next_progress() if progress is None else progress
+        factor = factor_at(self.schedule, progress)
+        output_loss = self.mean_loss(self.loss, output.scores, answers) if own is None else own
         losses = {
             name: self.taught(self.mean_loss(self.companion_loss[name], scores, answers), scores, output, answers)
             for name, scores in output.companions.items()
@@ -207,7 +232,9 @@ class Objective:
         }
         above = dict(zip(brackets, above_0(list(brackets.values()), count), strict=True))
         parts = len(brackets) if self.average else 1
-        alpha = {name: self.alpha[name] / parts * as_like(factor, p) for name in brackets}
+        alpha = {name: each / parts * as_like(factor, p) for name, each in self.alpha.items()}
+        if self._alpha_rule == "random":
+            alpha = {name: alpha[name] * one.to(p) for name, one in drawn(progress, list(brackets)).items()}
         active = {name: alpha[name] * above[name] > 0 for name in brackets}
         share = 1 / (1 + sum(alpha.values())) if self.average else 1.0
         # put to zero, never skipped: every parameter keeps a gradient (of 0), as DDP demands
@@ -259,13 +286,39 @@ class Objective:
             loss, self.mean_loss(self._distillation, scores, Answers(teacher, answers.weights))
         )
 
-    def answers(self, output: DeepOutput, labels: Tensor, weights: Tensor | None) -> Answers | DenseTargets:
-        """Return what the losses compare the scores with."""
-        answering = Answering(self.named, self.ignore_index, self.class_weights, self.targets)
+    def answers(
+        self, output: DeepOutput, labels: Tensor, weights: Tensor | None
+    ) -> tuple[DeepOutput, Answers | DenseTargets]:
+        """Return the scores, those of tokens as samples, and what the losses compare them with."""
+        ignore_index = self.ignore_index
+        if self.net.tokens:
+            ignore_index = ignored_label(ignore_index, labels, self.named)
+            output, labels, weights = token_samples(output, labels, weights, self.shift, ignore_index)
+        elif self.shift:
+            raise ObjectiveError(
+                f"shift={self.shift} with scores {list(output.scores.shape)}; expected those of tokens, [B,L,K]; leave "
+                f"shift= out"
+            )
+        answering = Answering(self.named, ignore_index, self.class_weights, self.targets)
         if output.scores.ndim > 2:
-            return answering.dense(labels, output, weights, self.net.full_size)
+            return output, answering.dense(labels, output, weights, self.net.full_size)
         self.check_classes()
-        return answering.answers(labels, output.scores, weights)
+        return output, answering.answers(labels, output.scores, weights)
+
+    def own_loss(self, output: DeepOutput, labels: Any) -> Tensor | None:
+        """Return the mean of ``output_loss`` on all that the model returned; None without one."""
+        if self.output_loss is None:
+            return None
+        if output.raw is None:
+            raise ObjectiveError(
+                "output_loss gets what the model returned, and this output has not kept it; expected an output that "
+                "the net gave after the objective was made; call the net again"
+            )
+        each = self.output_loss(output.raw, labels)
+        if not isinstance(each, Tensor) or each.ndim > 1:
+            shape = f"shape {list(each.shape)}" if isinstance(each, Tensor) else f"a {type(each).__name__}"
+            raise ObjectiveError(f"output_loss returns {shape}; expected the mean, or one number per sample")
+        return each.mean()
 
     def mean_loss(self, loss: LossFunction, scores: Tensor, answers: Answers | DenseTargets) -> Tensor:
         """Return the (weighted) mean over the batch, in at least single precision; 0 if all samples are ignored."""

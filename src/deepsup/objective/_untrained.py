@@ -70,7 +70,7 @@ class UntrainedCompanions:
 
     def first_look(self, losses: dict[str, Tensor]) -> dict[str, Seen]:
         """Record one trainable parameter of every companion; a frozen companion has none."""
-        parameters = {name: reversed(list(self.net.classifier(name).parameters())) for name in losses}
+        parameters = {name: reversed(self.net.companion_parameters(name)) for name in losses}
         trained = {name: next((p for p in each if p.requires_grad), None) for name, each in parameters.items()}
         return {name: Seen(p, p._version, p.detach().clone()) for name, p in trained.items() if p is not None}
 

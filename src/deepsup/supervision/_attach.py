@@ -1,15 +1,17 @@
 """Wrap any ``nn.Module`` in a net that also returns the scores of a companion at each tapped layer.
 
-B batch, K classes. A dense model scores every position: [B,K,L], [B,K,H,W] or [B,K,D,H,W].
+B batch, K classes. A dense model scores every position: [B,K,L], [B,K,H,W] or [B,K,D,H,W], or every token: [B,L,K].
 """
 
 import copy
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,21 +19,14 @@ from torch.utils.hooks import RemovableHandle
 
 from deepsup.errors import RunError, SupervisionError, nearest
 from deepsup.io import file_named
-from deepsup.supervision._auto import choose_companions
+from deepsup.supervision._companion_files import load_heads, save_heads
 from deepsup.supervision._companion_summary import summary_of
-from deepsup.supervision._companions import Companion, Head, largest_grid
+from deepsup.supervision._companions import Companion
 from deepsup.supervision._fusion import FUSE, Fusion
 from deepsup.supervision._gradient import Shares
-from deepsup.supervision._inspection import (
-    check_dense,
-    check_model,
-    checked_call,
-    encoders_around,
-    last_scoring_layer,
-    named_companions,
-    norm_layers,
-)
-from deepsup.supervision._layout import layout_of
+from deepsup.supervision._heads import head_for
+from deepsup.supervision._inspection import check_model, encoders_around
+from deepsup.supervision._names import exact_names
 from deepsup.supervision._packing import REMEDY, SHAPE, packed, restored, unpacked
 from deepsup.supervision._pretrained import (
     SETTINGS,
@@ -42,9 +37,12 @@ from deepsup.supervision._pretrained import (
     read_pretrained,
     write_pretrained,
 )
-from deepsup.supervision._prune import Pruned, later_layers
-from deepsup.supervision._taps import Tap
-from deepsup.supervision._trace import scores_of, trace
+from deepsup.supervision._prune import Pruned
+from deepsup.supervision._scores import ScoreLayout, scores_of
+from deepsup.supervision._sizing import note_inputs, size_companions
+from deepsup.supervision._tail import Tail
+from deepsup.supervision._taps import place_of, tap_on
+from deepsup.supervision._trace import Trace, trace
 
 SIZING = RLock()  # one net at a time: sizing traces the model and changes its mode and hooks meanwhile
 
@@ -53,9 +51,11 @@ class DeepOutput(NamedTuple):
     """The output of a supervised net, in training and in evaluation mode."""
 
     scores: Tensor
-    """[B,K] or [B,K, ...], the model's own output."""
+    """[B,K], [B,K, ...] or, of tokens, [B,L,K]: the model's own output."""
     companions: dict[str, Tensor]
     """Tap name -> [B,K] or, in the tap's resolution, [B,K, ...]: the companion's scores; ``fuse``: the fused ones."""
+    raw: Any = None
+    """All that the model returned, if the objective has an ``output_loss``."""
 
 
 class DeeplySupervised(nn.Module):
@@ -73,7 +73,9 @@ class DeeplySupervised(nn.Module):
         self.heads = nn.Module()  # a plain container: a ModuleDict would refuse layers called "keys" or "values"
         like = next((p for p in trunk.parameters() if p.is_floating_point()), torch.empty(0))
         for name, companion in companions.items():
-            self.heads.add_module(key(name), Head(name, companion, num_classes).to(like.device, like.dtype))
+            if not hasattr(self.heads, key_of(name, companion)):
+                head = head_for(name, companion, num_classes, trunk)
+                self.heads.add_module(key_of(name, companion), head.to(like.device, like.dtype))
         if fuse:
             self.heads.add_module(FUSE, Fusion(1 + len(companions), num_classes).to(like.device, like.dtype))
         self.fuse = fuse
@@ -81,22 +83,31 @@ class DeeplySupervised(nn.Module):
         self.training = trunk.training  # not self.train(): it would change the mode of every layer of the trunk
         self._output_layer: str | None = None
         self._sized = False
+        self._paused = False
+        self.keeps_raw = False  # whether the output has all that the model returned
         self.inputs: tuple[tuple[torch.Size, torch.dtype], ...] = ()
         """Shape and type of each input that the net was sized with, if they were positional tensors."""
         self.normalized = False  # whether the model has norm layers, once it has run
         self.dense = False  # whether the model scores every position, once it has run
+        self.tokens = False  # whether these are the tokens of a sequence, with scores [B,L,K]
+        self.layout: ScoreLayout = "auto"
+        self._keys = {name: key_of(name, companion) for name, companion in companions.items()}
         self.full_size = False  # whether a dense model's scores have the size of its input
         self.shapes: dict[str, tuple[int, ...]] = {}  # tap -> the shape of its output for one sample, once it is known
         self.sizes: dict[str, tuple[int, ...]] = {}  # tap -> the size of its map, once a dense model has run
+        self.loss_weights: dict[str, float] = {}
+        """Companion -> its weight in the loss, if an objective gives other ones than the default."""
+        self._depth: list[str] = []  # the taps from the first layer to the last, once the net has run
         self._later: dict[str, tuple[str, ...]] = {}  # tap -> the modules that run after it
         self._refused = ""  # why a tap is invalid, once a first forward pass has found out
         self._taps = {
-            name: Tap(name, companion.select, companion.join == "bounded") for name, companion in companions.items()
+            name: tap_on(name, trunk, companion.select, companion.join == "bounded" and not companion.detach)
+            for name, companion in companions.items()
         }
         self._fast_encoders = encoders_around(trunk, companions)
         for encoder in self._fast_encoders:
             encoder.use_nested_tensor = False
-        self._handles = [trunk.get_submodule(name).register_forward_hook(tap) for name, tap in self._taps.items()]
+        self._handles = [self.layer_of(name).register_forward_hook(tap) for name, tap in self._taps.items()]
         # a net that is dropped leaves the model as strip() does
         weakref.finalize(self, release, self._handles, self._fast_encoders).atexit = False
 
@@ -110,21 +121,38 @@ class DeeplySupervised(nn.Module):
         """The names of all companions' outputs: the taps, and ``fuse`` if there is one."""
         return (*self._taps, FUSE) if self.fuse else self.taps
 
+    def layer_of(self, name: str) -> nn.Module:
+        """Return the tapped layer."""
+        return self.trunk.get_submodule(place_of(name).layer)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The names of all companions' outputs from the first layer to the last, once the net has run."""
+        return (*(self._depth or self._taps), *((FUSE,) if self.fuse else ()))
+
     def classifier(self, name: str) -> nn.Linear:
         """Return the layer with the paper's w_m of one of the ``outputs``."""
         head: Any = getattr(self.heads, FUSE) if self.fuse and name == FUSE else self.head(name)
         layer: nn.Linear = head.classifier
         return layer
 
-    def head(self, name: str) -> Head:
-        """Return the companion at the tap ``name``."""
+    def head(self, name: str) -> Any:
+        """Return the companion at the tap ``name``, a module."""
         if name not in self._taps:
             raise SupervisionError(f"no companion at {name!r}; {nearest(name, self._taps)}")
-        head: Head = getattr(self.heads, key(name))
-        return head
+        return getattr(self.heads, self._keys[name])
+
+    def companion_parameters(self, name: str) -> list[nn.Parameter]:
+        """Return the parameters that one of the ``outputs`` has for itself."""
+        if self.fuse and name == FUSE:
+            return list(getattr(self.heads, FUSE).parameters())
+        parameters: list[nn.Parameter] = self.head(name).trained_parameters()
+        return parameters
 
     def gives_sequence(self, name: str) -> bool:
         """Whether a tapped layer returns a sequence [B,N,D], once the net has run."""
+        if self.tokens:
+            return name in self._taps
         return len(self.shapes.get(name, ())) == 2 and not self.dense and self.head(name).layout == "channels_last"
 
     def note_shares(self, on: bool) -> Shares:
@@ -139,7 +167,7 @@ class DeeplySupervised(nn.Module):
 
     def rate_of(self, parameter: str) -> float:
         """Return the ``rate`` of the companion that has a parameter, by its name within ``heads``."""
-        found = next((name for name in self._taps if parameter.startswith(f"{key(name)}.")), None)
+        found = next((name for name in self._taps if parameter.startswith(f"{self._keys[name]}.")), None)
         return 1.0 if found is None else self.head(found).companion.rate
 
     @property
@@ -159,19 +187,50 @@ class DeeplySupervised(nn.Module):
             raise SupervisionError(self._refused)
         if not self._sized:
             self.size(args, kwargs)
+        output, caught = self.run(args, kwargs)
+        scores = scores_of(output, self.trunk, self.num_classes, self.tokens)
+        raw = output if self.keeps_raw else None
+        if self._paused:
+            return DeepOutput(scores, {}, raw)
+        features = {name: tap.check(caught[name], scores.shape[0]) for name, tap in self._taps.items()}
+        for name in features:
+            self.check_gradient(name, features[name])
+            if self.head(name).companion.detach:
+                features[name] = features[name].detach()
+        companions = {name: self.head(name)(features[name]) for name in features}
+        if self.fuse:
+            companions[FUSE] = getattr(self.heads, FUSE)(scores, companions)
+        return DeepOutput(scores, companions, raw)
+
+    def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Run the model; return its output and what the taps caught, unless they are paused."""
+        if self._paused:
+            return self.trunk(*args, **kwargs), {}
         around = {name: tap.listen() for name, tap in self._taps.items()}
         try:
             output = self.trunk(*args, **kwargs)
         finally:
             caught = {name: tap.stop(around[name]) for name, tap in self._taps.items()}
-        scores = scores_of(output, self.trunk, self.num_classes)
-        features = {name: tap.check(caught[name], scores.shape[0]) for name, tap in self._taps.items()}
-        for name in features:
-            self.check_gradient(name, features[name])
-        companions = {name: self.head(name)(features[name]) for name in features}
-        if self.fuse:
-            companions[FUSE] = getattr(self.heads, FUSE)(scores, companions)
-        return DeepOutput(scores, companions)
+        return output, caught
+
+    def features(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+        """Run the model; return tap name -> what its companion gets: the tapped layer's output, before any pooling."""
+        if self._refused:
+            raise SupervisionError(self._refused)
+        if not self._sized:
+            self.size(args, kwargs)
+        output, caught = self.run(args, kwargs)
+        batch = scores_of(output, self.trunk, self.num_classes, self.tokens).shape[0]
+        return {name: tap.check(caught[name], batch) for name, tap in self._taps.items() if caught}
+
+    @contextmanager
+    def paused(self) -> Iterator[Self]:
+        """Run the bare model: within the block the output has no companions, and no layer is tapped."""
+        before, self._paused = self._paused, True
+        try:
+            yield self
+        finally:
+            self._paused = before
 
     def size(self, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         """Run the model once on a batch, check every tap, and set the input sizes of the companions.
@@ -189,41 +248,26 @@ class DeeplySupervised(nn.Module):
         with SIZING, torch.inference_mode(False):  # otherwise the companions' weights could not be trained
             if self._sized:  # by another thread, while this one waited
                 return
-            seen = trace(self.trunk, args, kwargs or {}, self.num_classes)
-            try:
-                given = {name: self.head(name).companion for name in self.taps}
-                check_dense(seen, self.trunk, given, self.fuse)
-                calls = {name: checked_call(tap, self.trunk, seen) for name, tap in self._taps.items()}
-                for name, (call, features) in calls.items():
-                    self.head(name).dense = seen.dense
-                    if self.head(name).needs_layout(features):
-                        self.head(name).layout = layout_of(call, features, seen)
-            except SupervisionError as error:
-                self._refused = str(error)
-                self.strip()
-                raise
-            found = [(self.head(name), features) for name, (_, features) in calls.items()]
-            self.normalized = bool(norm_layers(seen))
-            side = largest_grid(found, sum(p.numel() for p in self.trunk.parameters()), self.normalized)
-            for name, (call, features) in calls.items():
-                self._taps[name].clone = call.changed_in_place
-                self.head(name).size(features, side)
-                self.shapes[name] = tuple(features.shape[1:])
-                if seen.dense:
-                    self.sizes[name] = tuple(self.head(name).maps(features).shape[2:])
-                self._later[name] = later_layers(self.trunk, call, seen)
-            self._output_layer = last_scoring_layer(seen, self.num_classes)
-            if not kwargs and all(isinstance(each, Tensor) for each in args):
-                self.inputs = tuple((each.shape, each.dtype) for each in args)
-            self.dense = seen.dense
-            self.full_size = any(isinstance(x, Tensor) and x.shape[2:] == seen.scores.shape[2:] for x in seen.inputs)
-            self._sized = True
+            self.size_from(trace(self.trunk, args, kwargs or {}, self.num_classes, self.layout))
+            note_inputs(self, args, kwargs or {})
+
+    def size_from(self, seen: Trace) -> None:
+        """Set the sizes of the companions by a traced forward pass; if a tap is invalid, restore the model."""
+        try:
+            size_companions(self, seen)
+        except SupervisionError as error:
+            self._refused = str(error)
+            self.strip()
+            raise
+        self._sized = True
 
     def check_gradient(self, name: str, features: Tensor) -> None:
         """Raise an error if the features have no gradient: the companion could not train the layer."""
         if torch.compiler.is_compiling() or features.requires_grad or not torch.is_grad_enabled():
             return
-        if any(parameter.requires_grad for parameter in self.trunk.get_submodule(name).parameters()):
+        if self.head(name).companion.detach:
+            return
+        if any(parameter.requires_grad for parameter in self.layer_of(name).parameters()):
             raise SupervisionError(
                 f"the output of layer {name!r} has no gradient although the layer is trained (it runs without one, "
                 f"e.g. inside a reentrant checkpoint); expected a gradient; use checkpoint(..., use_reentrant=False) "
@@ -257,11 +301,13 @@ class DeeplySupervised(nn.Module):
                 f"has run once; give example= to supervise, or call the net on a batch"
             )
         twin = copy.deepcopy(self)
-        head, later = twin.head(keep), twin._later[keep]
+        head, tap = twin.head(keep), twin._taps[keep]
+        kept = getattr(head, "tail", Tail(())).layers
+        later = [name for name in twin._later[keep] if not any(f"{each}.".startswith(f"{name}.") for each in kept)]
         trunk = twin.strip()
         for encoder in encoders_around(trunk, [keep]):
             encoder.use_nested_tensor = False
-        return Pruned(trunk, head, later)
+        return Pruned(trunk, head, tap, later)
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write weights, companions and a model card to a folder, from which ``from_pretrained`` loads them."""
@@ -281,61 +327,22 @@ class DeeplySupervised(nn.Module):
         with file_named(place / SETTINGS, RunError), torch.random.fork_rng(devices=[]):
             trunk, companions = unpacked(settings, tensors, model)
             check_model(trunk, settings["num_classes"])
-            net = cls(trunk, named_companions(trunk, companions, Companion()), settings["num_classes"])
+            net = cls(trunk, exact_names(trunk, companions), settings["num_classes"])
             return restored(net, settings, tensors)
+
+    def save_companions(self, path: str | os.PathLike[str]) -> None:
+        """Write the companions' weights alone to a safetensors file."""
+        save_heads(self, Path(path))
+
+    def load_companions(self, path: str | os.PathLike[str]) -> None:
+        """Read the weights that ``save_companions`` wrote, into companions of the same sizes."""
+        load_heads(self, Path(path))
 
     def push_to_hub(
         self, repo_id: str, *, private: bool = False, token: str | None = None, message: str = "Upload with deepsup"
     ) -> str:
         """Save and upload the net to the Hugging Face Hub as ``owner/name``; return its URL."""
         return push(self.save_pretrained, repo_id, private=private, token=token, message=message)
-
-
-def supervise(
-    model: nn.Module,
-    at: str | Iterable[str] | Mapping[str, Companion] = "auto",
-    *,
-    num_classes: int,
-    example: Any = None,
-    companion: Companion = Companion(),  # noqa: B008 - frozen
-    fuse: bool = False,
-) -> DeeplySupervised:
-    """Attach a companion, a small classifier, to hidden layers of any model.
-
-    model: any ``nn.Module`` that returns scores [B,K], or dense scores [B,K,L], [B,K,H,W] or [B,K,D,H,W]; it only gets
-        forward hooks (and an ``nn.TransformerEncoder`` stops using nested tensors), which ``strip`` undoes.
-    at: names from ``model.named_modules()``; or ``"auto"``, the last layer of each spatial resolution except the
-        output's (of a dense model, the stages of its decoder); or a mapping from names to companions.
-    num_classes: K.
-    example: a batch (a tensor, or a tuple or mapping of arguments) to find the input sizes of the companions.
-        Without it they are found in the first forward pass; ``"auto"`` needs it.
-    companion: how features become scores, for all taps; a mapping ``at`` overrides it.
-    fuse: for a dense model, add an output ``fuse`` to the companions: the scores of the model and of all companions,
-        upsampled and combined by a learned 1x1 convolution, as HED does.
-
-    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    >>> net = supervise(model, at=["1"], num_classes=3, example=torch.zeros(1, 4))
-    >>> net(torch.zeros(5, 4)).companions["1"].shape
-    torch.Size([5, 3])
-    """
-    if isinstance(model, DeeplySupervised):
-        raise SupervisionError("model is supervised already; expected a plain model; call its strip() first")
-    check_model(model, num_classes)
-    if isinstance(at, str) and at == "auto":
-        if example is None:
-            raise SupervisionError(
-                "at='auto' without example=; expected a batch to run the model on once; give example=images[:1] or "
-                "name the layers"
-            )
-        at = choose_companions(model, trace(model, *as_call(example), num_classes), companion)
-    net = DeeplySupervised(model, named_companions(model, at, companion), int(num_classes), fuse)
-    if example is not None:
-        try:
-            net.size(*as_call(example))
-        except BaseException:
-            net.strip()
-            raise
-    return net
 
 
 def release(hooks: list[RemovableHandle], encoders: list[nn.TransformerEncoder]) -> None:
@@ -348,13 +355,6 @@ def release(hooks: list[RemovableHandle], encoders: list[nn.TransformerEncoder])
     encoders.clear()
 
 
-def as_call(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call: a tensor is one argument, a tuple several, a mapping keyword arguments."""
-    if isinstance(example, Mapping):
-        return (), dict(example)
-    return (tuple(example), {}) if isinstance(example, tuple | list) else ((example,), {})
-
-
-def key(name: str) -> str:
+def key_of(name: str, companion: Companion) -> str:
     """Return the name under which a tap's companion is registered: module names cannot contain dots."""
-    return name.replace(".", "/")
+    return (place_of(name).layer if companion.shared else name).replace(".", "/")

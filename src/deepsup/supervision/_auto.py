@@ -13,8 +13,9 @@ from deepsup.errors import SupervisionError
 from deepsup.supervision._companions import Companion
 from deepsup.supervision._inspection import norm_layers
 from deepsup.supervision._layout import image_of, layout_of, positions, readings
+from deepsup.supervision._scores import shares_memory
 from deepsup.supervision._taps import describe
-from deepsup.supervision._trace import Call, Trace, shares_memory
+from deepsup.supervision._trace import Call, Trace
 
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 SEQUENCE_FIRST = (nn.RNNBase, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)  # unless batch_first=True
@@ -88,7 +89,9 @@ def is_feature(call: Call, seen: Trace) -> bool:
     features, batch = features_of(call), seen.scores.shape[0]
     if isinstance(call.layer, SEQUENCE_FIRST) and not getattr(call.layer, "self_attn", call.layer).batch_first:
         return False  # also where the sequence happens to be as long as the batch
-    return features is not None and features.is_floating_point() and features.ndim >= 2 and len(features) == batch
+    if features is None or not features.is_floating_point() or features.ndim < 2 or len(features) != batch:
+        return False
+    return not seen.tokens or (features.ndim == 3 and features.shape[:2] == seen.scores.shape[:2])
 
 
 def decoder_stages(calls: list[Call], ends: dict[tuple[int, ...], str], seen: Trace) -> list[str]:
@@ -213,7 +216,10 @@ def main_blocks(model: nn.Module, seen: Trace) -> list[Call]:
     Blocks on maps or sequences come before layers on vectors, then a repeated structure (several like modules, the only
     one of a list, a recurrent layer) before a single module, then the one with the most weights.
     """
-    return max(structures(model, seen), key=lambda group: rank(group, model, seen), default=[])
+    groups = structures(model, seen)
+    if seen.tokens:  # not those of an encoder, whose tokens are others
+        groups = (group for group in groups if all(is_feature(call, seen) for call in group))
+    return max(groups, key=lambda group: rank(group, model, seen), default=[])
 
 
 def rank(group: list[Call], model: nn.Module, seen: Trace) -> tuple[bool, bool, int]:

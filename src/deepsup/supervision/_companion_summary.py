@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deepsup.errors import SupervisionError
+from deepsup.supervision._companions import MOST_CLASSES, Head
 
 if TYPE_CHECKING:
     from deepsup.supervision._attach import DeeplySupervised
-    from deepsup.supervision._companions import Head
+
+SHOWN = 6  # so many companions have a line each
 
 
 def summary_of(net: DeeplySupervised) -> str:
@@ -26,28 +28,55 @@ def summary_of(net: DeeplySupervised) -> str:
         f"{type(net.trunk).__name__}: {trunk:,} parameters, {norms}; {len(net.taps)} companions with {heads:,} "
         f"parameters ({share}), gone after strip()"
     ]
-    width = max(map(len, net.taps), default=0)
-    for name in net.taps:
-        head, shape = net.head(name), "x".join(map(str, net.shapes[name]))
-        count = sum(p.numel() for p in head.parameters())
-        lines.append(f"  {name:{width}}  {shape}, {pooling(head, net)}: {count:,} parameters")
-    rates = {f"{net.head(name).companion.rate:g}" for name in net.taps}
-    if rates:
-        lines.append(
-            f"  the companions learn at {' or '.join(sorted(rates))} times the learning rate; their gradients join the "
-            f"model's {' or '.join(sorted({JOINS[net.head(name).companion.join] for name in net.taps}))}"
-        )
+    shown = net.taps if len(net.taps) <= SHOWN else (*net.taps[: SHOWN - 1], net.taps[-1])
+    width = max(map(len, shown), default=0)
+    for name in shown:
+        shape, weight = "x".join(map(str, net.shapes[name])), net.loss_weights.get(name)
+        given = "" if weight is None else f", loss weight {weight:g}"
+        lines.append(f"  {name:{width}}  {shape}, {facts_of(name, net)}{given}")
+    if len(net.taps) > SHOWN:
+        lines.insert(-1, f"  ... {len(net.taps) - SHOWN} more")
+    companions = [net.head(name).companion for name in net.taps if isinstance(net.head(name), Head)]
+    rates = {f"{each.rate:g}" for each in companions}
+    learn = f"the companions learn at {' or '.join(sorted(rates))} times the learning rate; " if rates else ""
+    joins = {net.head(name).companion.join for name in net.taps if not net.head(name).companion.detach}
+    if joins:
+        lines.append(f"  {learn}their gradients join the model's {' or '.join(sorted(JOINS[each] for each in joins))}")
     return "\n".join(lines)
 
 
 JOINS = {"bounded": "without making them longer (join='bounded')", "sum": "by addition (join='sum')"}
 
 
-def pooling(head: Head, net: DeeplySupervised) -> str:
+def facts_of(name: str, net: DeeplySupervised) -> str:
+    """Say what the companion of a tap is."""
+    head = net.head(name)
+    watches = ", watches only" if head.companion.detach else ""
+    count = sum(p.numel() for p in head.parameters())
+    if isinstance(head, Head):
+        return f"{pooling(head, name, net)}: {count:,} parameters{watches}"
+    tail = getattr(head, "tail", None)
+    if tail is None:
+        return f"a head of your own: {count:,} parameters{watches}"
+    many = f" (more than {MOST_CLASSES:,} classes)" if head.companion.head == "auto" else ""
+    return f"through the model's own {tail}{many}: no parameters, {amount(head.memory)} more per sample{watches}"
+
+
+def amount(size: int) -> str:
+    """Return a number of bytes in words.
+
+    >>> amount(2_500_000)
+    '2.5 MB'
+    """
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+
+
+def pooling(head: Head, name: str, net: DeeplySupervised) -> str:
     """Say what happens to the output of a layer, and why."""
-    pool, shape = head.companion.pool, net.shapes[head.tap]
+    pool: Any = head.companion.pool
+    shape = net.shapes[name]
     if head.dense:
-        return "scored at every position"
+        return "scored at every token" if head.tokens else "scored at every position"
     if len(shape) == 1 or pool == "none":
         return "as it is"
     if head.grid is None:

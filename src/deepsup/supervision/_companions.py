@@ -4,7 +4,7 @@ B batch, C channels, H W height and width, N tokens, D features, K classes.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
@@ -17,15 +17,17 @@ from torch.nn.parameter import is_lazy
 
 from deepsup.errors import SupervisionError, nearest
 from deepsup.supervision._gradient import slowed
-from deepsup.supervision._layout import Layout
+from deepsup.supervision._layer_layouts import Layout
 
 LARGE = 12_000  # values per image
 GRID = 4
+MOST_CLASSES = 4096  # with more classes, companions are the model's own last layers
 SHARE, SMALL = 4, 500_000  # companions have at most a quarter of the model's parameters, or so many
 POOLS = ("auto", "none", "avg", "max")
 INITS = ("torch", "caffe", "zero")
 JOINS = ("bounded", "sum")
 LAYOUTS = ("auto", "channels_first", "channels_last")
+HEADS = ("auto", "linear", "output")
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,13 @@ class Companion:
         or a key.
     layout: the position of the channels, for pooling: ``"channels_first"`` ([B,C,H,W], [B,C,L]), ``"channels_last"``
         ([B,H,W,C], tokens [B,N,D]), or ``"auto"``: found from a forward pass of the model.
+    head: ``"linear"`` is the classifier described above; ``"output"`` the model's own last layers, such as the final
+        norm and the unembedding, with no weights of its own; a list of layer names, those layers of the model; a
+        callable makes a module of your own: it gets the shape of one sample's features and the number of classes.
+        ``"auto"`` is linear up to 4,096 classes and ``"output"`` above. ``pool``, ``hidden``, ``length``, ``init`` and
+        ``rate`` are for the linear one.
+    detach: the companion only watches: its loss does not reach the layer (a linear probe that trains along).
+    shared: all calls of a layer that runs several times have one companion; by default each call has its own.
     """
 
     pool: Literal["auto", "none", "avg", "max"] | int = "auto"
@@ -68,6 +77,9 @@ class Companion:
     join: Literal["bounded", "sum"] = "bounded"
     select: int | str | None = None
     layout: Literal["auto", "channels_first", "channels_last"] = "auto"
+    head: str | Sequence[str] | Callable[[tuple[int, ...], int], nn.Module] = "auto"
+    detach: bool = False
+    shared: bool = False
 
     def __post_init__(self) -> None:
         whole = isinstance(self.pool, Integral) and not isinstance(self.pool, bool)
@@ -97,6 +109,32 @@ class Companion:
             raise SupervisionError(
                 f"select={self.select!r}; expected the index or the key of a part, such as 0 or 'last_hidden_state'"
             )
+        self.check_head()
+
+    def check_head(self) -> None:
+        """Raise an error for settings of the kind of head that do not exist."""
+        if isinstance(self.head, list | tuple) and self.head and all(isinstance(name, str) for name in self.head):
+            object.__setattr__(self, "head", tuple(self.head))
+        elif isinstance(self.head, nn.Module):
+            raise SupervisionError(
+                f"head is a {type(self.head).__name__}; expected a callable that makes one: "
+                f"head=lambda shape, classes: ..."
+            )
+        elif self.head not in HEADS and not callable(self.head):
+            raise SupervisionError(
+                f"head={self.head!r}; {nearest(str(self.head), HEADS)}, or a list of the model's layers, or a callable"
+            )
+        for name in ("detach", "shared"):
+            if not isinstance(getattr(self, name), bool):
+                raise SupervisionError(f"{name}={getattr(self, name)!r}; expected True or False")
+
+    def kind_of_head(self, num_classes: int) -> str:
+        """Return ``linear``, ``output`` or ``own``."""
+        if isinstance(self.head, str) and self.head != "auto":
+            return self.head
+        if isinstance(self.head, tuple):
+            return "output"
+        return "own" if callable(self.head) else "output" if num_classes > MOST_CLASSES else "linear"
 
     @classmethod
     def paper(cls) -> "Companion":
@@ -206,12 +244,17 @@ class Head(nn.Module):
         self.hidden = nn.Sequential(*(nn.Sequential(layer, nn.ReLU()) for layer in layers[:-1]))
         self.classifier = layers[-1]
         self.dense = False  # whether it scores every position, once it is known
+        self.tokens = False  # whether these are the tokens of a sequence, [B,L,D] -> [B,L,K]
         self.grid: tuple[int, ...] | None = None  # the size of a pooled map, once it is known
 
     @property
     def first(self) -> nn.Linear:
         """The layer that gets the flattened features."""
         return next(module for module in self.modules() if isinstance(module, nn.Linear))
+
+    def trained_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters of the classifier."""
+        return list(self.classifier.parameters())
 
     def needs_layout(self, features: Tensor) -> bool:
         """Whether the layout matters and is still unknown."""
@@ -263,9 +306,10 @@ class Head(nn.Module):
         return sum((before + 1) * after for before, after in pairwise(widths))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features [B, ...] -> scores [B,K]; of a dense model [B,C, ...] -> [B,K, ...]."""
+        """Features [B, ...] -> scores [B,K]; of a dense model [B,C, ...] -> [B,K, ...]; tokens [B,L,D] -> [B,L,K]."""
         if self.dense:
-            return self.score_positions(self.maps(features))
+            scores = self.score_positions(self.maps(features))
+            return scores.movedim(1, -1) if self.tokens else scores
         pooled = pool(features, self.companion.pool, self.layout, self.grid)
         expected, given = self.first.in_features, pooled.shape[1:].numel()
         if expected != 0 and expected != given:  # "in" fails on the sizes of a compiled net
@@ -277,8 +321,7 @@ class Head(nn.Module):
         pooled = self.in_own_precision(pooled)
         if self.companion.length is not None:
             pooled = scaled(pooled, self.companion.length)
-        scores: Tensor = self.classifier(self.hidden(pooled))
-        return scores
+        return self.classifier(self.hidden(pooled))  # type: ignore[no-any-return] # a module's call is untyped
 
     def score_positions(self, maps: Tensor) -> Tensor:
         """Maps [B,C, ...] -> scores [B,K, ...]."""

@@ -6,11 +6,12 @@ from numbers import Integral
 import torch
 from torch import Tensor, nn
 
-from deepsup.errors import SupervisionError, nearest
+from deepsup.errors import SupervisionError
 from deepsup.supervision._companions import GRID, Companion
 from deepsup.supervision._fusion import FUSE
-from deepsup.supervision._taps import Tap, one_tensor, part_of
-from deepsup.supervision._trace import Call, Trace, fast_encoders, shares_memory
+from deepsup.supervision._scores import shares_memory
+from deepsup.supervision._taps import Tap, one_tensor, part_of, place_of
+from deepsup.supervision._trace import Call, Trace, fast_encoders
 
 SCORING_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -30,38 +31,30 @@ def check_model(model: nn.Module, num_classes: int) -> None:
         raise SupervisionError(f"num_classes={num_classes!r}; expected a whole number of at least 1")
 
 
-def named_companions(
-    model: nn.Module, at: str | Iterable[str] | Mapping[str, Companion], companion: Companion
-) -> dict[str, Companion]:
-    """Return tap name -> companion; every name must be a layer of the model."""
-    if not isinstance(at, Iterable):
-        raise SupervisionError(f"at={at!r}; expected layer names, 'auto', or a mapping from names to companions")
-    if not isinstance(at, Mapping):
-        names = [at] if isinstance(at, str) else list(at)
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise SupervisionError(f"at names {repeated[0]!r} more than once; expected each layer once")
-        at = dict.fromkeys(names, companion)
-    layers = [name for name, _ in model.named_modules(remove_duplicate=False) if name]
-    for name, each in at.items():
-        if name not in layers:
-            raise SupervisionError(f"no layer {name!r} in {type(model).__name__}; {nearest(str(name), layers)}")
-        if not isinstance(each, Companion):
-            raise SupervisionError(f"at[{name!r}] is {each!r}; expected a Companion, e.g. Companion(pool='avg')")
-    return dict(at)
-
-
 def checked_call(tap: Tap, trunk: nn.Module, seen: Trace) -> tuple[Call, Tensor]:
     """Return the only call of a tapped layer and its features; raise an error if it cannot be tapped."""
-    layer = trunk.get_submodule(tap.name)
+    place = place_of(tap.name)
+    layer = trunk.get_submodule(place.layer)
     calls = [call for call in seen.calls if call.layer is layer]
+    if tap.call:
+        if len(calls) < tap.call:
+            raise SupervisionError(
+                f"layer {place.layer!r} ran {len(calls)} times, the tap is {tap.name!r}; expected a call that there "
+                f"is; give at=['{place.layer}#*'] for all"
+            )
+        tap.calls, calls = len(calls), [calls[tap.call - 1]]
     parts = [part_of(tap.name, call.output, tap.select) for call in calls]
-    features = one_tensor(tap.name, parts, seen.scores.shape[0])
+    features = tap.at_step(one_tensor(tap.name, parts, seen.scores.shape[0], tap.batch_at))
     hidden = any(call is calls[0] for call in seen.hidden_calls)
     if not hidden or shares_memory(features, seen.scores):
         raise SupervisionError(
             f"layer {tap.name!r} returns the output itself or runs after it, so it is not a hidden layer; expected one "
             f"before the output; the output already has its own loss"
+        )
+    if seen.tokens and (features.ndim != 3 or features.shape[:2] != seen.scores.shape[:2]):
+        raise SupervisionError(
+            f"layer {tap.name!r} returns {list(features.shape)} in a model that scores every token, "
+            f"{list(seen.scores.shape)}; expected one vector per scored token, [B,L,D]; tap a layer that returns them"
         )
     if seen.dense and features.ndim != seen.scores.ndim:
         raise SupervisionError(
@@ -90,7 +83,7 @@ def check_dense(seen: Trace, trunk: nn.Module, companions: Mapping[str, Companio
 
 def encoders_around(trunk: nn.Module, names: Iterable[str]) -> list[nn.TransformerEncoder]:
     """Return the encoders with a tapped layer inside that use nested tensors for padding masks."""
-    tapped = {trunk.get_submodule(name) for name in names}
+    tapped = {trunk.get_submodule(place_of(name).layer) for name in names}
     return [encoder for encoder in fast_encoders(trunk) if not tapped.isdisjoint([*encoder.modules()][1:])]
 
 

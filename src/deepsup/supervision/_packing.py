@@ -59,6 +59,12 @@ def packed(net: DeeplySupervised) -> tuple[dict[str, Any], dict[str, Tensor], st
             "the net scores every position, which save_pretrained does not know yet; save its state_dict(), or the "
             "stripped model's"
         )
+    others = [name for name in net.taps if not is_plain(net.head(name).companion)]
+    if others:
+        raise SupervisionError(
+            f"the companion at {others[0]!r} has head=, detach= or shared=, which save_pretrained does not know; save "
+            f"the stripped model and net.save_companions(...)"
+        )
     for name, value in state.items():
         if not isinstance(value, Tensor):
             raise SupervisionError(f"the state {name!r} is a {type(value).__name__}; expected tensors only")
@@ -77,10 +83,16 @@ def packed(net: DeeplySupervised) -> tuple[dict[str, Any], dict[str, Tensor], st
     return settings, state, card_of(f"{kind} with deep supervision", lines, code)
 
 
+def is_plain(companion: Companion) -> bool:
+    """Whether a companion is a linear one with a classifier of its own."""
+    return companion.head in ("auto", "linear") and not companion.detach and not companion.shared
+
+
 def tap_settings(net: DeeplySupervised, name: str) -> dict[str, Any]:
     """Return what is needed to make a companion again."""
     head = net.head(name)
-    companion = {**asdict(head.companion), "hidden": list(head.companion.hidden)}
+    companion = {name: each for name, each in asdict(head.companion).items() if name in SHAPE["taps"][0]["companion"]}
+    companion["hidden"] = list(head.companion.hidden)
     grid = None if head.grid is None else list(head.grid)
     return {
         "name": name, "companion": companion, "layout": head.layout, "grid": grid, "clone": net._taps[name].clone,

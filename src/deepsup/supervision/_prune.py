@@ -6,8 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError
-from deepsup.supervision._companions import Head
-from deepsup.supervision._taps import one_tensor, part_of
+from deepsup.supervision._taps import Tap, one_tensor, part_of, place_of
 from deepsup.supervision._trace import Call, Trace
 
 
@@ -19,9 +18,20 @@ class ReachedError(Exception):
         self.output = output
 
 
-def stop(_layer: nn.Module, _args: Any, output: Any) -> None:
-    """End the forward pass of the model; a hook of the tapped layer."""
-    raise ReachedError(output)
+class Stop:
+    """Ends the forward pass of the model; a hook of the tapped layer.
+
+    call: after how many calls of the layer; 0: after the only one.
+    """
+
+    def __init__(self, call: int) -> None:
+        self.call, self.calls = call, 0
+
+    def __call__(self, _layer: nn.Module, _args: Any, output: Any) -> None:
+        """Take note of a call."""
+        self.calls += 1
+        if self.calls >= self.call:
+            raise ReachedError(output)
 
 
 class Pruned(nn.Module):
@@ -30,22 +40,22 @@ class Pruned(nn.Module):
     trunk: the layers up to the tap, under their old names. head: the companion.
     """
 
-    def __init__(self, trunk: nn.Module, head: Head, later: Iterable[str]) -> None:
+    def __init__(self, trunk: nn.Module, head: nn.Module, tap: Tap, later: Iterable[str]) -> None:
         super().__init__()
-        self.trunk, self.head = trunk, head
+        self.trunk, self.head, self.tap, self.stop = trunk, head, tap, Stop(tap.call)
         for name in later:
             parent, _, child = name.rpartition(".")
             trunk.get_submodule(parent)._modules[child] = None  # not deleted: a list keeps its indices
-        trunk.get_submodule(head.tap).register_forward_hook(stop)
+        trunk.get_submodule(place_of(tap.name).layer).register_forward_hook(self.stop)
         self.training = trunk.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Run the model up to the tap; return the companion's scores [B,K] or [B,K, ...]."""
-        name = self.head.tap
+        name, self.stop.calls = self.tap.name, 0
         try:
             self.trunk(*args, **kwargs)
         except ReachedError as reached:
-            part = part_of(name, reached.output, self.head.companion.select)
+            part = part_of(name, reached.output, self.tap.select)
         except (TypeError, AttributeError) as error:
             raise SupervisionError(
                 f"{type(self.trunk).__name__} cannot be cut at {name!r}: it needs a later layer first ({error}); "
@@ -53,8 +63,8 @@ class Pruned(nn.Module):
             ) from error
         else:
             raise SupervisionError(f"layer {name!r} did not run, so the model has no end; expected it to run once")
-        batch = len(part) if isinstance(part, Tensor) else 0
-        scores: Tensor = self.head(one_tensor(name, [part], batch))
+        batch = part.shape[self.tap.batch_at] if isinstance(part, Tensor) else 0
+        scores: Tensor = self.head(self.tap.at_step(one_tensor(name, [part], batch, self.tap.batch_at)))
         return scores
 
 

@@ -2,13 +2,30 @@
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError
 from deepsup.supervision._gradient import Join, Shares, joined
+
+
+class Place(NamedTuple):
+    """A tap's name in its parts: the layer, and which of its calls or time steps, counted from 1; 0 for the only."""
+
+    layer: str
+    call: int = 0
+
+
+def place_of(name: str) -> Place:
+    """Return the parts of a tap's name.
+
+    >>> place_of("h.0"), place_of("block#2")
+    (Place(layer='h.0', call=0), Place(layer='block', call=2))
+    """
+    layer, mark, call = name.rpartition("#")
+    return Place(layer, int(call)) if mark and call.isdecimal() and int(call) else Place(name)
 
 
 class Here(threading.local):
@@ -23,12 +40,17 @@ class Tap:
 
     It is an object, not a closure, so that ``copy.deepcopy`` and pickling give a copied net its own taps. Each thread
     has its own captures, so that one net may run in several threads at once.
+
+    call: which call of the layer it captures, counted from 1; 0 for the only one. calls: how many there are.
+    step: which time step of a recurrent layer it captures, counted from 1; 0 for the whole output.
     """
 
-    def __init__(self, name: str, select: int | str | None = None, bounded: bool = False) -> None:
+    def __init__(self, name: str, select: int | str | None = None, bounded: bool = False, call: int = 0) -> None:
         self.name = name
         self.select = select
         self.bounded = bounded  # the companion's gradient joins the layer's with a bounded length
+        self.call, self.calls = call, 1
+        self.step, self.batch_at = 0, 0  # the time step, and the dimension of the batch: 1 of [T,B,D]
         self.shares: Shares | None = None  # takes note of the gradients of a step
         self.clone = False  # the layer's output is changed in place later: capture a copy
         self._here = Here()
@@ -40,6 +62,9 @@ class Tap:
         """
         caught = self._here.caught
         if caught is None:
+            return None
+        if self.call and len(caught) != self.call - 1:
+            caught.append((None, 0))
             return None
         part = part_of(self.name, output, self.select)
         joins = self.bounded or self.shares is not None
@@ -62,8 +87,16 @@ class Tap:
 
     def check(self, caught: list[tuple[Any, object]], batch: int) -> Tensor:
         """Return the one captured feature tensor [B, ...]; raise an error if there is none."""
-        features = one_tensor(self.name, [part for part, _ in caught], batch)
-        if not self.clone and version_of(features) != caught[0][1]:
+        if self.call:
+            if len(caught) != self.calls:
+                raise SupervisionError(
+                    f"layer {place_of(self.name).layer!r} ran {len(caught)} times; expected {self.calls}, as on the "
+                    f"first batch, whose calls have the companions; keep the number of calls, or supervise the model "
+                    f"again"
+                )
+            caught = [caught[self.call - 1]]
+        features = self.at_step(one_tensor(self.name, [part for part, _ in caught], batch, self.batch_at))
+        if not self.clone and version_of(caught[0][0]) != caught[0][1]:
             raise SupervisionError(
                 f"the output of layer {self.name!r} is changed in place after the tap (an in-place ReLU, dropout or "
                 f"addition), so its companion would see other values than the layer returned; expected an output "
@@ -71,11 +104,34 @@ class Tap:
             )
         return features
 
+    def at_step(self, features: Tensor) -> Tensor:
+        """Return the tap's time step of a recurrent layer's outputs, [B,T,D] or [T,B,D] -> [B,D]; else all of it."""
+        if not self.step:
+            return features
+        time = 1 - self.batch_at
+        if features.shape[time] < self.step:
+            raise SupervisionError(
+                f"the sequence has {features.shape[time]} time steps, the tap is {self.name!r}; expected at least "
+                f"{self.step}; pad the batch, or tap earlier steps"
+            )
+        return features.select(time, self.step - 1)
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_here"}  # activations are not copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _here=Here())
+
+
+def tap_on(name: str, trunk: nn.Module, select: int | str | None, bounded: bool) -> Tap:
+    """Return a tap by its name: on a layer, on one of its calls, or on a time step of a recurrent layer."""
+    place = place_of(name)
+    layer = trunk.get_submodule(place.layer)
+    if not place.call or not isinstance(layer, nn.RNNBase):
+        return Tap(name, select, bounded, place.call)
+    tap = Tap(name, 0 if select is None else select, bounded)
+    tap.step, tap.batch_at = place.call, 0 if layer.batch_first else 1
+    return tap
 
 
 def part_of(name: str, output: Any, select: int | str | None) -> Any:
@@ -125,8 +181,11 @@ def version_of(output: Any) -> object:
     return output._version if isinstance(output, Tensor) and not output.is_inference() else 0
 
 
-def one_tensor(name: str, outputs: list[Any], batch: int) -> Tensor:
-    """Return the only feature tensor [B, ...] of a layer in one forward pass; raise an error if it cannot be tapped."""
+def one_tensor(name: str, outputs: list[Any], batch: int, batch_at: int = 0) -> Tensor:
+    """Return the only feature tensor [B, ...] of a layer in one forward pass; raise an error if it cannot be tapped.
+
+    batch_at: the dimension of the batch.
+    """
     if not outputs:
         raise SupervisionError(
             f"layer {name!r} is never called in the model's forward; expected a layer that runs once; tap another one"
@@ -134,7 +193,7 @@ def one_tensor(name: str, outputs: list[Any], batch: int) -> Tensor:
     if len(outputs) > 1:
         raise SupervisionError(
             f"layer {name!r} is called {len(outputs)} times in one forward, so it has no single output; expected a "
-            f"layer that runs once; tap the block around one of the calls, or use one module per call"
+            f"layer that runs once, or one of its calls; give example=, or name the calls, at=['{name}#1', ...]"
         )
     (features,) = outputs
     if not isinstance(features, Tensor):
@@ -142,7 +201,7 @@ def one_tensor(name: str, outputs: list[Any], batch: int) -> Tensor:
             f"layer {name!r} returns {describe(features)}; expected one tensor; choose a part of it, "
             f"Companion(select={first_key(features)!r}), or tap a layer inside it or after it that returns a tensor"
         )
-    if features.ndim < 2 or features.shape[0] != batch or not features.is_floating_point():
+    if features.ndim < 2 or features.shape[batch_at] != batch or not features.is_floating_point():
         raise SupervisionError(
             f"layer {name!r} returns {describe(features)} for a batch of {batch}; expected a floating-point tensor "
             f"with the batch first: [B,C,H,W], [B,N,D] or [B,D]; tap a layer that keeps the batch"

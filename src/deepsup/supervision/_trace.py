@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError
+from deepsup.supervision._scores import ScoreLayout, any_tensor, found_scores, shares_memory
 from deepsup.supervision._taps import describe, version_of
 
 
@@ -25,6 +26,8 @@ class Call:
     """How many calls had begun when this one ended."""
     given: Any = None
     """Its first positional argument."""
+    start: int = 0
+    """How many calls had begun before this one."""
 
     @property
     def changed_in_place(self) -> bool:
@@ -42,11 +45,13 @@ class Trace:
     calls: list[Call]
     inputs: tuple[Any, ...]
     scores: Tensor
+    tokens: bool = False
+    """Whether the model scores every token, [B,L,K]."""
 
     @property
     def dense(self) -> bool:
-        """Whether the model scores every position, [B,K,L], [B,K,H,W] or [B,K,D,H,W]."""
-        return self.scores.ndim > 2
+        """Whether the model scores every position of a map, [B,K,L], [B,K,H,W] or [B,K,D,H,W]."""
+        return self.scores.ndim > 2 and not self.tokens
 
     @property
     def hidden_calls(self) -> list[Call]:
@@ -57,25 +62,36 @@ class Trace:
         return self.calls
 
 
-def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], num_classes: int) -> Trace:
+def trace(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    num_classes: int | None,
+    layout: ScoreLayout = "auto",
+) -> Trace:
     """Run ``model`` once on a batch, in evaluation mode and without gradients, and record every layer call.
 
     The trace keeps the outputs of all layers, so that no memory is reused and tensors can be identified by their
     storage.
+
+    num_classes: None for any number; the scores are then the first tensor of the output.
     """
     calls: list[Call] = []
     begun: list[nn.Module] = []
+    starts: list[int] = []
     layers = {name: layer for name, layer in model.named_modules() if name}
     names = {layer: name for name, layer in layers.items()}
     thread = get_ident()
 
     def begin(layer: nn.Module, _args: Any) -> None:
         if get_ident() == thread:
+            starts.append(len(begun))
             begun.append(layer)
 
     def note(layer: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if get_ident() == thread:
-            calls.append(Call(names[layer], layer, output, version_of(output), len(begun), next(iter(args), None)))
+            given = next(iter(args), None)
+            calls.append(Call(names[layer], layer, output, version_of(output), len(begun), given, starts.pop()))
 
     handles = [layer.register_forward_hook(note) for layer in names]
     handles += [layer.register_forward_pre_hook(begin) for layer in names]
@@ -91,62 +107,12 @@ def trace(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], nu
     finally:
         for handle in handles:
             handle.remove()
-    return Trace(layers, begun, calls, (*args, *kwargs.values()), scores_of(output, model, num_classes))
-
-
-def scores_of(output: Any, model: nn.Module, num_classes: int) -> Tensor:
-    """Return the scores [B,K] or [B,K, ...] of a model's output.
-
-    The output is the scores, a list of nothing else, or has them under the key or attribute ``logits`` or ``out``.
-    """
-    scores = output
-    if isinstance(output, list | tuple) and len(output) == 1:
-        scores = output[0]
-    elif isinstance(output, Mapping):
-        scores = output.get("logits", output.get("out"))
-    elif not isinstance(output, Tensor):
-        scores = getattr(output, "logits", None)
-    if not isinstance(scores, Tensor):
-        raise SupervisionError(
-            f"{type(model).__name__} returns {describe(output)}; expected scores [B,{num_classes}] or, for dense "
-            f"targets, [B,{num_classes},H,W], or a mapping or an object with them as 'logits'; "
-            f"{remedy_for_several(output)}"
-        )
-    if not 2 <= scores.ndim <= 5 or scores.shape[1] != num_classes or scores.shape[2:].numel() == 1 < scores.ndim - 1:
-        raise SupervisionError(
-            f"{type(model).__name__} returns scores of shape {list(scores.shape)}, num_classes is {num_classes}; "
-            f"expected [B,{num_classes}{',H,W] or the like' if scores.ndim > 2 else ']'}; "
-            f"{remedy_for_shape(scores, num_classes)}"
-        )
-    return scores
-
-
-def remedy_for_several(output: Any) -> str:
-    """Return what to do about a model that returns something else than scores."""
-    if isinstance(output, list | tuple) and sum(isinstance(part, Tensor) and part.ndim > 2 for part in output) > 1:
-        return "build the model without its own deep supervision: companions do that"
-    return "wrap the model in a module whose forward returns the scores"
-
-
-def remedy_for_shape(scores: Tensor, num_classes: int) -> str:
-    """Return what to do about scores of the wrong shape."""
-    if scores.ndim == 1:
-        return "let it return scores[:, None]"
-    if scores.ndim > 2 and scores.shape[1] == num_classes:
-        return "let it return scores.flatten(1)"
-    if num_classes in scores.shape[2:]:
-        place = scores.shape.index(num_classes, 2)
-        return f"let it return scores.movedim({place}, 1)" + (
-            ", or build it without its own deep supervision" if scores.ndim > 3 else ""
-        )
-    return f"build the model with {num_classes} classes or pass its own number"
-
-
-def shares_memory(output: Any, scores: Tensor) -> bool:
-    """Whether a layer's output is the scores themselves or a view of them."""
-    return (
-        isinstance(output, Tensor) and output.untyped_storage().data_ptr() == scores.untyped_storage().data_ptr() != 0
-    )
+    inputs = (*args, *kwargs.values())
+    if num_classes is None:
+        return Trace(layers, begun, calls, inputs, any_tensor(output, model))
+    makers = [(each.layer, each.output) for each in calls]
+    scores, tokens = found_scores(output, model, num_classes, layout, makers)
+    return Trace(layers, begun, calls, inputs, scores, tokens)
 
 
 def fast_encoders(model: nn.Module) -> list[nn.TransformerEncoder]:

@@ -1,0 +1,133 @@
+"""What a user gives as ``at`` -> the names of taps: names, suffixes, wildcards, expressions, modules, numbers.
+
+layer1            a name from ``model.named_modules()``
+attn              every module whose name ends in ``.attn``, as peft has it
+layer*, h.[0-3]   a wildcard within one part of the name; of a whole name, or else of its end
+re:layer[12]      a regular expression that fits the whole name
+model.layer1      the module itself
+0, -2             a number counts the model's main blocks, or the layers of an ``nn.Sequential``
+block#2           the second call of a layer that runs several times; of an LSTM or GRU, time step 2
+block#*           all calls, or all time steps
+"""
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+from torch import nn
+
+from deepsup.errors import SupervisionError, nearest
+from deepsup.supervision._companions import Companion
+from deepsup.supervision._taps import place_of
+
+WILD = frozenset("*?[")
+
+
+def named_companions(
+    model: nn.Module, at: Any, companion: Companion, blocks: Callable[[], Sequence[str]] | None = None
+) -> dict[str, Companion]:
+    """Return tap name -> companion.
+
+    blocks: gives the names of the model's main blocks, which numbers count.
+    """
+    if isinstance(at, str | Integral) or (callable(at) and not isinstance(at, nn.ModuleList)):
+        at = [at]
+    if not isinstance(at, Iterable):
+        raise SupervisionError(f"at={at!r}; expected layer names, 'auto', or a mapping from names to companions")
+    found: dict[str, Companion] = {}
+    given: dict[str, str] = {}
+    for key, each in at.items() if isinstance(at, Mapping) else ((key, companion) for key in at):
+        shown = shown_key(key)
+        if not isinstance(each, Companion):
+            raise SupervisionError(f"at[{shown}] is {each!r}; expected a Companion, e.g. Companion(pool='avg')")
+        for name in matching(model, key, blocks):
+            if name in found:
+                how = f", by {given[name]} and by {shown}" if given[name] != shown else ""
+                raise SupervisionError(f"at names {name!r} more than once{how}; expected each layer once")
+            found[name], given[name] = each, shown
+    return found
+
+
+def exact_names(model: nn.Module, companions: Mapping[str, Companion]) -> dict[str, Companion]:
+    """Return them, if every name is that of a layer; of a stranger's file, which gets no wildcards."""
+    layers = [name for name, _ in model.named_modules(remove_duplicate=False) if name]
+    for name in companions:
+        if place_of(name).layer not in layers:
+            raise SupervisionError(f"no layer {name!r} in {type(model).__name__}; {nearest(name, layers)}")
+    return dict(companions)
+
+
+def matching(model: nn.Module, key: Any, blocks: Callable[[], Sequence[str]] | None) -> list[str]:
+    """Return the names that one entry of ``at`` stands for; raise an error if there are none."""
+    layers = {name: layer for name, layer in model.named_modules(remove_duplicate=False) if name}
+    if isinstance(key, nn.Module):
+        names = [name for name, layer in layers.items() if layer is key][:1]
+    elif isinstance(key, Integral) and not isinstance(key, bool):
+        return [counted(model, int(key), blocks)]
+    elif isinstance(key, str):
+        names = by_text(key, layers)
+    elif callable(key):
+        names = [name for name, layer in layers.items() if key(name, layer)]
+    else:
+        raise SupervisionError(
+            f"at has {key!r}; expected a layer's name, a wildcard such as 'layer*', 're:...', a module or a number"
+        )
+    if not names:
+        text = key if isinstance(key, str) else ""
+        raise SupervisionError(
+            f"no layer {shown_key(key)} in {type(model).__name__}; {nearest(text.removeprefix('re:'), layers)}"
+        )
+    return names
+
+
+def by_text(text: str, layers: Mapping[str, nn.Module]) -> list[str]:
+    """Return the names that a text stands for: a name, a suffix, a wildcard or an expression."""
+    if text in layers:
+        return [text]
+    if text.startswith("re:"):
+        try:
+            pattern = re.compile(text.removeprefix("re:"))
+        except re.error as error:
+            raise SupervisionError(f"at={text!r} is no regular expression: {error}; expected one of Python's") from None
+        return [name for name in layers if pattern.fullmatch(name)]
+    base, mark, call = text.rpartition("#")
+    if mark and (call == "*" or place_of(text).call):
+        return [f"{name}#{call}" for name in by_text(base, layers)]
+    if WILD.isdisjoint(text):
+        return [name for name in layers if text and name.endswith(f".{text}")]
+    whole = [name for name in layers if fits(name.split("."), text.split("."))]
+    return whole or [name for name in layers if fits(name.split(".")[-len(text.split(".")) :], text.split("."))]
+
+
+def fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether each part of a name fits its wildcard.
+
+    >>> fits(["h", "0"], ["h", "*"]), fits(["h", "0", "attn"], ["h", "*"])
+    (True, False)
+    """
+    return len(parts) == len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
+
+
+def counted(model: nn.Module, number: int, blocks: Callable[[], Sequence[str]] | None) -> str:
+    """Return the name of the model's main block of that number."""
+    names = [name for name, _ in model.named_children()] if type(model) is nn.Sequential else blocks and blocks()
+    if not names:
+        raise SupervisionError(
+            f"at has the number {number}, and the blocks of {type(model).__name__} are not known; expected a layer's "
+            f"name; a number counts the main blocks, which are found on example="
+        )
+    if not -len(names) <= number < len(names):
+        raise SupervisionError(
+            f"at has the number {number}; expected {-len(names)} to {len(names) - 1}: {type(model).__name__} has "
+            f"{len(names)} main blocks, {names[0]!r} to {names[-1]!r}"
+        )
+    return names[number]
+
+
+def shown_key(key: Any) -> str:
+    """Return an entry of ``at`` in words; a module would be a page."""
+    if isinstance(key, nn.Module):
+        return f"(a {type(key).__name__})"
+    return getattr(key, "__name__", "") if callable(key) else repr(key)
