@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,13 @@ def test_the_drawn_order_is_the_real_one() -> None:
     assert rows == [row for row in ROWS if not row[0].startswith("__")]
     drawn = {room for row in rows for room in row}
     assert drawn == {room_of(dotted(path)) for path in MODULES} - {"__init__", "__main__"}
+
+
+def test_the_table_of_where_to_look_names_files_that_are_there() -> None:
+    table = (PROJECT / "docs" / "contributing.md").read_text().split("| to find | look in |")[1].split("\n\n")[0]
+    paths = [path for path in re.findall(r"`([\w./]+)`", table) if "/" in path or path.endswith(".py")]
+    assert len(paths) > 20
+    assert [path for path in paths if not (SOURCE / path).exists()] == []
 
 
 def test_all_is_what_is_public() -> None:
