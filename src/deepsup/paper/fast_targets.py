@@ -59,8 +59,8 @@ def few(_preset: str) -> Plan:
         differs = f"the net fast; {epochs} epochs"
         groups.append(
             tuple(
-                Row(RowId(line, size=size), Method(f"{line}, {size:,} images", choices[line], 5, searches=1), None, differs,
-                    (Place(line, size),))
+                Row(RowId(line, size=size), Method(f"{line}, {size:,} images", choices[line], 5, searches=1),
+                    None, differs, (Place(line, size),))
                 for line in choices
             )
         )  # fmt: skip

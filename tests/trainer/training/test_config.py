@@ -55,7 +55,7 @@ def test_older_names_of_settings_are_read() -> None:
 
 
 def test_the_plan() -> None:
-    assert Config(epochs=7, lr=0.1).plan == (Phase(7, 0.1, anneal_factor=20.0),)
+    assert Config(epochs=7, lr=0.1).plan == (Phase(7, 0.1, anneal="triangular"),)
     phases = [{"epochs": 2, "lr": 0.1}, {"epochs": 3, "lr": 0.01, "companions": False}]
     config = Config.from_dict({"phases": phases, "epochs": 99})
     assert config.total_epochs == 5
@@ -78,7 +78,7 @@ def test_the_plan() -> None:
         ({"anneal": "plateau"}, r"anneal=plateau .* without validation images"),
         ({"anneal": "triangel"}, r"anneal='triangel'; did you mean 'triangular'"),
         ({"anneal": ["step"]}, r"anneal=\['step'\]; did you mean 'step'"),
-        ({"anneal": "cosine", "phases": [{"epochs": 1, "lr": 1}]}, r"anneal=cosine with phases; expected anneal=step"),
+        ({"anneal": "cosine", "phases": [{"epochs": 1, "lr": 1}]}, r"anneal=cosine with phases; expected anneal=cosine in the phases"),
         ({"optimizer": "adam"}, r"optimizer='adam'; did you mean 'adamw'"),
         ({"optimizer": "adamw", "nesterov": True}, r"nesterov with optimizer=adamw; expected optimizer=sgd or muon"),
         ({"companion_loss": "softmx"}, r"companion_loss='softmx'; did you mean 'softmax'"),

@@ -1,10 +1,13 @@
 """Rates and groups: the authors' code at chosen iterations, schedules, AdamW, and what decays."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
+from deepsup import train
+from deepsup.errors import ConfigError
 from deepsup.trainer.config import Config, Phase
 from deepsup.trainer.recipes import caffe_cifar10
 from deepsup.trainer.training._build import build_net, build_objective, build_optimizer
@@ -144,6 +147,31 @@ def test_adamw_is_that_of_torch_on_every_parameter_with_its_own_rate_and_decay()
 
 
 def test_the_triangle() -> None:
-    config = Config(anneal="triangular", warmup=0.25, lr=2.0)
-    at = [learning_rate(config, Phase(4, 2.0), 0, progress, 0) for progress in (0, 0.125, 0.25, 0.625, 1)]
+    config = Config(anneal="triangular", warmup=0.25, lr=2.0, epochs=4)
+    at = [learning_rate(config, config.plan[0], 0, progress, 0) for progress in (0, 0.125, 0.25, 0.625, 1)]
     assert at == pytest.approx([0, 1, 2, 1, 0])
+
+
+@pytest.mark.parametrize("anneal", ["triangular", "cosine"])
+def test_a_phase_with_a_schedule_of_its_own_is_a_training_of_its_own(anneal: str) -> None:
+    phases = (Phase(2, 0.1), Phase(4, 0.2, anneal=anneal), Phase(3, 0.3, anneal_at=(1,), anneal_factor=10))
+    config, alone = Config(phases=phases, warmup=0.3), Config(epochs=4, lr=0.2, anneal=anneal, warmup=0.3)
+    rates = []
+    for epoch in range(config.total_epochs):
+        index, phase, within = phase_at(config, epoch)
+        assert phase == phases[index]
+        rates.append(learning_rate(config, phase, within, (within + 0.5) / phase.epochs, 0))
+    expected = [learning_rate(alone, alone.plan[0], epoch, (epoch + 0.5) / 4, 0) for epoch in range(4)]
+    assert rates == pytest.approx([0.1, 0.1, *expected, 0.3, 0.03, 0.03])
+
+
+def test_a_phase_with_two_schedules_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"a phase has anneal=cosine and anneal_at=\[1\]; expected one of them"):
+        Phase(3, 0.1, anneal="cosine", anneal_at=(1,))
+
+
+def test_the_loop_anneals_within_the_phase(tmp_path: Path) -> None:
+    phases = (Phase(1, 0.001), Phase(4, 0.002, anneal="triangular"))
+    config = Config(train_size=20, batch_size=10, phases=phases, warmup=0.0, tensorboard=False, test=False)
+    rates = [record["lr"] for record in train(config, tmp_path / "run").metrics]  # at the last step of each epoch
+    assert rates == pytest.approx([0.001, *(0.002 * (1 - (epoch + 0.75) / 4) for epoch in range(4))])

@@ -62,7 +62,7 @@ class Config:
                 f"judge every epoch"
             )
         if anneal == "cosine" and self.run.phases:
-            raise ConfigError("anneal=cosine with phases; expected anneal=step: each phase has its own learning rate")
+            raise ConfigError("anneal=cosine with phases; expected anneal=cosine in the phases that have that schedule")
 
     if not TYPE_CHECKING:  # our own code reads groups, and the type checker sees to it
 
@@ -81,7 +81,10 @@ class Config:
             return self.run.phases
         optimizer = self.optimizer
         stops = optimizer.anneal_at if optimizer.anneal == "step" else ()
-        return (Phase(self.run.epochs, optimizer.lr, anneal_at=stops, anneal_factor=optimizer.anneal_factor),)
+        anneal = "step" if optimizer.anneal == "plateau" else optimizer.anneal
+        return (
+            Phase(self.run.epochs, optimizer.lr, anneal=anneal, anneal_at=stops, anneal_factor=optimizer.anneal_factor),
+        )
 
     @property
     def total_epochs(self) -> int:

@@ -37,6 +37,8 @@ class Phase(Settings):
     """greedy layer-wise training: this tap's companion and the layers below it alone"""
     reset_momentum: bool = False
     """begin with no momentum"""
+    anneal: Literal["step", "triangular", "cosine"] = "step"
+    """learning-rate schedule within this phase, as --anneal names them; step divides at anneal_at"""
     anneal_at: tuple[Natural, ...] = ()
     """epochs of this phase at whose start the learning rate is divided"""
     anneal_factor: Divisor = 20.0
@@ -46,6 +48,10 @@ class Phase(Settings):
         super().__post_init__()
         if self.only is not None and not self.companions:
             raise ConfigError(f"a phase trains only {self.only!r} with companions off; expected them on")
+        if self.anneal != "step" and self.anneal_at:
+            raise ConfigError(
+                f"a phase has anneal={self.anneal} and anneal_at={list(self.anneal_at)}; expected one of them"
+            )
 
 
 @dataclass(frozen=True)

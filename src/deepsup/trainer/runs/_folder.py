@@ -124,7 +124,7 @@ class RunFolder:
     @property
     def diverged(self) -> dict[str, Any] | None:
         """How training diverged and with which config; None otherwise, or after a resume."""
-        return self._read("diverged.json", {"failed": str}) if self._has("diverged.json") else None
+        return self._read("diverged.json", {"failed": str, "seconds?": float}) if self._has("diverged.json") else None
 
     @property
     def changes(self) -> list[dict[str, Any]]:

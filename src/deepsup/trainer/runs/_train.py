@@ -185,7 +185,9 @@ class Trainer:
         try:
             yield
         except DivergedError as error:
-            self.run.write_json("diverged.json", {"failed": str(error), "config": self.config.to_dict()})
+            self.run.write_json("diverged.json", {
+                "failed": str(error), "config": self.config.to_dict(), "seconds": round(self.checkpointing.seconds, 3),
+            })  # fmt: skip
             raise DivergedError(f"{error}; {self.remedy()}") from error
 
     def remedy(self) -> str:

@@ -123,4 +123,5 @@ def quiet(threads: int) -> Iterator[None]:
 def failure(run: RunFolder) -> dict[str, Any]:
     """Return the result of a run that has diverged."""
     assert run.diverged is not None
-    return {"failed": run.diverged["failed"], "validation_error": DIVERGED}
+    seconds = run.diverged.get("seconds", 0.0)  # older runs have none
+    return {"failed": run.diverged["failed"], "validation_error": DIVERGED, "seconds": seconds}

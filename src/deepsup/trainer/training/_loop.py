@@ -168,8 +168,8 @@ class Training:
         config = self.config
         device = next(self.net.parameters()).device
         x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-        whole = (self.epoch + (self.step + 0.5) / len(self.batches)) / config.total_epochs
-        lr = learning_rate(config, phase, within, whole, self.divisions)
+        done = (within + (self.step + 0.5) / len(self.batches)) / phase.epochs
+        lr = learning_rate(config, phase, within, done, self.divisions)
         set_rates(self.optimizer, lr, self.iteration, config.optimizer.head_lr_decay)
         self.net.train()
         measured = bool(config.run.gradient_every) and self.step % config.run.gradient_every == 0

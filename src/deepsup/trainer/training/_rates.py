@@ -18,9 +18,9 @@ def phase_at(config: Config, epoch: int) -> tuple[int, Phase, int]:
 
 
 def learning_rate(config: Config, phase: Phase, epoch: int, progress: float, divisions: int) -> float:
-    """Return the rate at an epoch of a phase; ``progress`` of the training within 0 and 1, ``divisions`` by stalls."""
-    anneal, warmup = config.optimizer.anneal, config.optimizer.warmup
-    if anneal in ("triangular", "cosine") and not config.run.phases:
+    """Return the rate at an epoch of a phase; ``progress`` of the phase within 0 and 1, ``divisions`` by stalls."""
+    anneal, warmup = phase.anneal, config.optimizer.warmup
+    if anneal != "step":
         up = progress / warmup if warmup else 1.0
         left = (1 - progress) / max(1 - warmup, 1e-12)  # of what follows the warmup; above 1 within it
         down = left if anneal == "triangular" else (1 - cos(pi * min(left, 1.0))) / 2
