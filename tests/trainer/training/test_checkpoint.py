@@ -91,7 +91,8 @@ def test_a_full_disk_leaves_the_one_before(
 def test_a_really_full_disk(tmp_path: Path) -> None:
     """A file size limit stands for the full disk: the write fails half-way, from the operating system."""
     script = (
-        "import resource, sys, torch; from pathlib import Path; from deepsup.trainer.training import _checkpoint as checkpoint\n"
+        "import resource, sys, torch; from pathlib import Path\n"
+        "from deepsup.trainer.training import _checkpoint as checkpoint\n"
         "path = Path(sys.argv[1]); checkpoint.save(path, {'x': torch.zeros(10)}); import signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
         "from deepsup.errors import RunError\n"

@@ -78,7 +78,10 @@ def test_the_plan() -> None:
         ({"anneal": "plateau"}, r"anneal=plateau .* without validation images"),
         ({"anneal": "triangel"}, r"anneal='triangel'; did you mean 'triangular'"),
         ({"anneal": ["step"]}, r"anneal=\['step'\]; did you mean 'step'"),
-        ({"anneal": "cosine", "phases": [{"epochs": 1, "lr": 1}]}, r"anneal=cosine with phases; expected anneal=cosine in the phases"),
+        (
+            {"anneal": "cosine", "phases": [{"epochs": 1, "lr": 1}]},
+            r"anneal=cosine with phases; expected anneal=cosine in the phases",
+        ),
         ({"optimizer": "adam"}, r"optimizer='adam'; did you mean 'adamw'"),
         ({"optimizer": "adamw", "nesterov": True}, r"nesterov with optimizer=adamw; expected optimizer=sgd or muon"),
         ({"companion_loss": "softmx"}, r"companion_loss='softmx'; did you mean 'softmax'"),
