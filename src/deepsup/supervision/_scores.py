@@ -29,7 +29,7 @@ def found_scores(
         first, last = (extent == num_classes for extent in scores.shape[1:])
         tokens = last
         if first and last:
-            makers = [layer for layer, part in made if shares_memory(part, scores)]
+            makers = [layer for layer, part in made if is_same(part, scores)]
             layouts = {found for layer in makers if (found := layout_of_type(layer, scores.shape)) is not None}
             if len(layouts) != 1:
                 raise SupervisionError(
@@ -113,6 +113,11 @@ def remedy_for_shape(scores: Tensor, num_classes: int) -> str:
             ", or build it without its own deep supervision" if scores.ndim > 3 else ""
         )
     return f"build the model with {num_classes} classes or pass its own number"
+
+
+def is_same(output: Any, scores: Tensor) -> bool:
+    """Whether a layer's output is the scores, with the same order of dimensions; not a transposed view."""
+    return shares_memory(output, scores) and (output.shape, output.stride()) == (scores.shape, scores.stride())
 
 
 def shares_memory(output: Any, scores: Tensor) -> bool:
