@@ -27,6 +27,7 @@ def doctor(json: Flag = False) -> int:
     found: dict[str, Any] = environment_now() | {
         "threads": torch.get_num_threads(),
         "devices": ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))],
+        "precision": _precision(),
         "extras": _extras(),
         "torchvision": _torchvision(),
     }
@@ -37,6 +38,18 @@ def doctor(json: Flag = False) -> int:
     found["seconds"] = round(time.monotonic() - began, 2)
     show(found, _text(found), json)
     return 0 if found["ok"] else 1
+
+
+def _precision() -> dict[str, dict[str, str]]:
+    """Return type of device -> the precision that a run under ``--amp auto`` has there, and why."""
+    import torch
+
+    from deepsup.trainer.training import bfloat16_on
+
+    told = {device: bfloat16_on(device) for device in ("cpu", *(["cuda"] * torch.cuda.is_available()))}
+    return {
+        device: {"precision": "bfloat16" if each.fast else "float32", "why": each.why} for device, each in told.items()
+    }
 
 
 def _extras() -> dict[str, list[str]]:
@@ -95,6 +108,8 @@ def _text(found: dict[str, Any]) -> str:
     versions = ("deepsup", "python", "torch", "numpy", "system", "machine", "cores", "threads")
     rows: list[list[object]] = [[name, found[name]] for name in versions]
     rows.append(["devices", " ".join(found["devices"])])
+    for device, each in found["precision"].items():
+        rows.append([f"--amp auto on {device}", f"{each['precision']}: {each['why']}"])
     for extra, missing in found["extras"].items():
         rows.append([f"extra {extra}", f"not installed: {' '.join(missing)}" if missing else "installed"])
     rows.append(["torchvision", found["torchvision"]])
