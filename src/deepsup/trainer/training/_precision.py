@@ -1,20 +1,20 @@
 """A config and a machine -> the precision of a run, float32 or bfloat16, and the layers that stay in float32.
 
-bfloat16 has the range of float32 and 8 bits of precision. Weights, losses, the gate, the companions' classifiers and
-the optimizer's state are float32 in either.
+bfloat16 has the range of float32 and 8 bits of precision. Weights, losses, the gate, the statistics of norm layers, the
+optimizer's state, and the layers that give scores (unless the net is compiled) are float32 in either.
 """
 
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from deepsup.errors import ConfigError, nearest
+from deepsup.errors import ConfigError, SupervisionError, nearest
 from deepsup.supervision import DeeplySupervised
 from deepsup.trainer.config import Config
 from deepsup.trainer.training._build import device_of
@@ -110,9 +110,12 @@ def inputs_of(trunk: nn.Module, layers: Mapping[str, nn.Module], shape: Sequence
     Nothing else changes: neither random numbers nor the statistics of norm layers.
     """
     seen: dict[str, Tensor] = {}
+
+    def note(name: str, given: Sequence[Tensor]) -> None:
+        seen.setdefault(name, given[0].detach())
+
     handles = [
-        layer.register_forward_pre_hook(lambda _, given, name=name: seen.setdefault(name, given[0].detach()) and None)
-        for name, layer in layers.items()
+        layer.register_forward_pre_hook(lambda _, given, name=name: note(name, given)) for name, layer in layers.items()
     ]
     device, training = next(trunk.parameters()).device, trunk.training
     try:
@@ -145,10 +148,21 @@ def precision(config: Config, net: DeeplySupervised) -> Iterator[None]:
         yield
         return
     layers = [layer_named(net.trunk, name) for name in config.run.full_precision if name != "none"]
+    layers += [] if config.run.compile else classifiers(net)  # hooks that come and go make it compile at every step
     with torch.autocast(device, torch.bfloat16), ExitStack() as hooks:
         for layer in layers:
             hooks.enter_context(in_float32(layer, device))
         yield
+
+
+def classifiers(net: DeeplySupervised) -> list[nn.Module]:
+    """Return the layers that give scores, as far as they are known: the trunk's last one and the companions'."""
+    layers: list[Any] = []
+    with suppress(SupervisionError):
+        layers.append(net.output_layer)
+    layers += [net.classifier(name) for name in net.taps]
+    return [layer for place, layer in enumerate(layers)
+            if isinstance(layer, nn.Module) and all(layer is not each for each in layers[:place])]  # fmt: skip
 
 
 def layer_named(trunk: nn.Module, name: str) -> nn.Module:
