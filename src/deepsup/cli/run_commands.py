@@ -204,8 +204,10 @@ def compare(
     chosen = options.resolved(start if config else start.replace(amp=_COMPARED.run.amp), settings)
     with counting("runs") as watch, resumable(lambda: _so_far(out)), kept_memory():
         answer = compare_methods(
-            chosen, out, methods=methods, seeds=seeds, rates=rates, engine=engine, watch=watch, minutes=minutes
-        )
+            chosen, out, methods=methods, seeds=seeds, rates=rates, engine=engine, watch=watch, minutes=minutes,
+            inspected=2,
+        )  # fmt: skip
+    with resumable(lambda: _so_far(out)):
         _inspect_runs(answer, out, chosen.network.name)
     figure, report = _draw(answer, out)
     lines = [_comparison_text(answer), ""]
@@ -220,7 +222,10 @@ def compare(
         more = ["--methods", *methods] if methods != ("CNN-Softmax", "DSN-Softmax") else []
         more += ["--rates", *map(str, rates)] if rates else []
         more += [*engine.options(), "--seeds", str(max(6, 2 * seeds))]
-        lines.append("next: " + options.command("compare", recipe, config, options.given(settings), out, *more))
+        given = options.given(settings)
+        epochs = answer["config"]["epochs"]
+        given |= {} if epochs == chosen.run.epochs else {"epochs": epochs}  # --minutes has shortened the runs
+        lines.append("next: " + options.command("compare", recipe, config, given, out, *more))
     lines += [f"report: {report}"] if report else []
     show({**answer, "figure": figure, "report": report}, "\n".join(lines), json)
 
@@ -252,6 +257,7 @@ def _inspect_runs(answer: dict[str, Any], out: Path, network: str) -> None:
     for method in list(answer["methods"])[:2]:
         run = RunFolder(out / answer["methods"][method]["runs"][0], factory)
         if run.finished and "metrics" not in run.result and "probes" not in run.insight:
+            sys.stderr.write(f"what the layers know: {method}\n")
             inspect(run)
 
 

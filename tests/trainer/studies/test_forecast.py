@@ -11,6 +11,7 @@ from deepsup.errors import ConfigError
 from deepsup.trainer.config import Config
 from deepsup.trainer.studies import _forecast as forecast
 from deepsup.trainer.studies._compare import compare_methods, in_time
+from deepsup.trainer.studies._engine import Engine
 from deepsup.trainer.studies._forecast import Cost, fit, measure_cost
 from deepsup.trainer.studies._pool import Job
 
@@ -35,12 +36,23 @@ def test_the_cost_of_a_run_by_hand() -> None:
     )
 
 
+def test_the_inspection_of_two_nets_is_planned(monkeypatch: pytest.MonkeyPatch, small: Config, tmp_path: Path) -> None:
+    jobs = [Job(name, "a", small, tmp_path / name) for name in ("CNN-Softmax", "DSN-Softmax")]
+    costs = [(jobs[0], Cost(1.0, 0, 0, 8, 100, 0)), (jobs[1], Cost(1.0, 0, 0, 8, 100, 0, inspection=5.0))]
+    workers = SimpleNamespace(engine=Engine(), stream=lambda *_: costs)
+    assert forecast.Forecast(workers, jobs).seconds(jobs) == 2.0
+    planned = forecast.Forecast(workers, jobs, inspected=2)
+    assert planned.seconds(jobs) == 2.0 + 2 * 5.0
+    assert planned.seconds([]) == 0.0
+
+
 def test_a_few_steps_are_measured_and_nothing_is_kept(small: Config, tmp_path: Path) -> None:
     began = time.perf_counter()
     cost = measure_cost(Job("CNN-Softmax", "a", small.replace(validation=20), tmp_path / "run"), 1)
     assert 0 < cost.step < time.perf_counter() - began
     assert (cost.steps, cost.test_images, cost.validation_images) == (8, 100, 20)  # 220 images, batches of 30
     assert cost.start > 0 < cost.image
+    assert cost.inspection == pytest.approx(cost.image * 5 * (cost.steps * 30 + 100), rel=0.2)  # two layers
     assert not (tmp_path / "run").exists()
     measure_cost(Job("CNN-Softmax", "a", small.replace(lr=1e9), tmp_path / "run"), 1)  # a divergence is for the run
 

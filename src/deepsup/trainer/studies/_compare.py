@@ -56,6 +56,7 @@ def compare_methods(
     engine: Engine | None = None,
     watch: Watcher = lambda *_: None,
     minutes: float | None = None,
+    inspected: int = 0,
 ) -> dict[str, Any]:
     """Train the net of a config without and with companions, with every seed, and return how their errors compare.
 
@@ -68,6 +69,7 @@ def compare_methods(
     engine: where to train, in place of ``jobs``: on a Ray cluster, for example.
     watch: called with what has ended, how many have, and how many there are.
     minutes: to keep to; fewer seeds are trained, at least two, and then fewer epochs, at least a quarter.
+    inspected: nets that the caller inspects afterwards, which takes time too.
 
     A run that diverges counts as guessing. ``comparison.json`` has the seeds that all methods have finished, also
     when the comparison is stopped.
@@ -85,7 +87,7 @@ def compare_methods(
     with engine.workers(folder) as workers:
         planned = partial(jobs_of, names=names, rates=rates, folder=folder)
         config = config if minutes is None else as_begun(config, planned(config, seeds))
-        forecast = Forecast(workers, planned(config, seeds))
+        forecast = Forecast(workers, planned(config, seeds), inspected)
         if minutes is not None:
             config, seeds = shortened(config, seeds, minutes, began, lambda *given: forecast.seconds(planned(*given)))
         forecast.say(planned(config, seeds))

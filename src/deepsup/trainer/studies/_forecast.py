@@ -19,6 +19,9 @@ from deepsup.trainer.training import Clock, Processes
 
 STEPS, SECONDS, IMAGES = 12, 3.0, 500
 """At most so many steps, or as many as so many seconds have; the images of one evaluation."""
+PASSES, PROBED = 2, 5000
+"""An inspection takes about as long as so many evaluations per layer of at most so many training images and the test
+images: half of it is the fit of a linear probe."""
 logger = logging.getLogger("deepsup")
 
 
@@ -35,6 +38,8 @@ class Cost:
     """Per epoch."""
     test_images: int
     validation_images: int
+    inspection: float = 0.0
+    """To inspect a net that was trained."""
 
     def of(self, config: Config) -> float:
         """Return the seconds that a run takes with so many epochs and evaluations as the config has."""
@@ -66,7 +71,10 @@ def measure_cost(job: Job, threads: int, _own: bool = False) -> Cost:
         trainer.measuring.measure(training, some)
         image = (time.perf_counter() - began) / len(some)
     validation = 0 if data.validation is None else len(data.validation)
-    return Cost(start, step, image, len(training.batches), len(data.test), validation)
+    layers = 0 if data.test.dense else len(training.net.taps)
+    passes = 1 + PASSES * layers
+    inspection = passes * image * (min(len(data.train), PROBED) + len(data.test)) if layers else 0.0
+    return Cost(start, step, image, len(training.batches), len(data.test), validation, inspection)
 
 
 def makespan(seconds: Sequence[float], jobs: int) -> float:
@@ -83,16 +91,22 @@ def makespan(seconds: Sequence[float], jobs: int) -> float:
 
 
 class Forecast:
-    """How long runs will take: a few steps of every method are measured, those of several at a time together."""
+    """How long runs will take: a few steps of every method are measured, those of several at a time together.
 
-    def __init__(self, workers: Workers, jobs: Sequence[Job]) -> None:
+    inspected: so many nets are inspected after them, one at a time.
+    """
+
+    def __init__(self, workers: Workers, jobs: Sequence[Job], inspected: int = 0) -> None:
+        self.inspected = inspected
         self.jobs = workers.engine.jobs or 1
         firsts = {job.method: whole(job) for job in reversed(jobs) if result_of(job) is None}
         self.costs: dict[str, Cost] = {job.method: cost for job, cost in workers.stream(measure_cost, firsts.values())}
 
     def seconds(self, jobs: Sequence[Job]) -> float:
         """Return how long the runs take that have not ended yet."""
-        return makespan([self.costs[job.method].of(job.config) for job in jobs if result_of(job) is None], self.jobs)
+        runs = [self.costs[job.method].of(job.config) for job in jobs if result_of(job) is None]
+        inspection = max((cost.inspection for cost in self.costs.values()), default=0.0)
+        return makespan(runs, self.jobs) + (self.inspected * inspection if runs else 0.0)
 
     def say(self, jobs: Sequence[Job]) -> None:
         """Say how long it will take, unless nothing is left."""
