@@ -41,8 +41,8 @@ def _option(setting: Setting, defaults: Config) -> tuple[str, Any, Any]:
     """Return name, annotation and default of one option: None, unless it is given."""
     kind, many = _kind(setting)
     metavar = _METAVARS.get(setting.name) or _KINDS[kind] + " ..." * many
-    hint = f"(default: {_default(setting, defaults)})"
-    shown = arg(help=_help(setting), metavar=metavar, help_behavior_hint=hint)
+    hint = f"(default: {default_of(setting, defaults)})"
+    shown = arg(help=help_of(setting), metavar=metavar, help_behavior_hint=hint)
     taken: Any = tuple[kind, ...] if many else kind  # type: ignore[valid-type] # it is for the parser
     return setting.name, Annotated[taken | None, shown], dataclasses.field(default=None)
 
@@ -67,13 +67,15 @@ def _choices(kind: Any) -> tuple[str, ...]:
     return next((found for each in get_args(kind) if (found := _choices(each))), ())
 
 
-def _help(setting: Setting) -> str:
+def help_of(setting: Setting) -> str:
+    """Return what a setting sets, with its choices."""
     choices = _choices(setting.kind)
     named = "--" in setting.doc or all(choice in setting.doc for choice in choices)  # or there are none
     return setting.doc if named else f"{setting.doc}: {', '.join(choices[:-1])} or {choices[-1]}"
 
 
-def _default(setting: Setting, defaults: Config) -> str:
+def default_of(setting: Setting, defaults: Config) -> str:
+    """Return the default of a setting as the help says it."""
     group, field = PLACES[setting.name]
     default = getattr(getattr(defaults, group), field)
     if default is None or default == () or default == {}:
