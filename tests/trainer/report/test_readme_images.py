@@ -10,7 +10,7 @@ from PIL import Image
 
 from deepsup.errors import RunError
 
-SCRIPT = runpy.run_path(str(Path(__file__).parents[3] / "scripts" / "readme_images.py"))
+SCRIPT = runpy.run_path(str(Path(__file__).parents[3] / "dev" / "readme_images.py"))
 
 
 @pytest.mark.skipif(

@@ -44,6 +44,7 @@ def make_sweep(tmp_path: Path) -> Callable[..., Path]:
         }  # fmt: skip
         if tested:
             table["difference"] = {"mean": -0.5, "interval": interval, "p": 0.01}
+            table["verdict"] = "companions help"
             table["best"]["config"] = "runs/sweep/best.yaml"
         folder = tmp_path / "swept"
         folder.mkdir(exist_ok=True)

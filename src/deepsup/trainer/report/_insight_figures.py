@@ -31,7 +31,7 @@ def draw_confusion(run: RunRecord) -> Drawing | None:
     if counts.ndim != 2 or len(classes) != len(counts) or len(classes) > MOST_CLASSES:
         return None
     most = worst_confusion(counts, classes)
-    side = min(8.0, max(3.6, 1.6 + 0.36 * len(classes)))
+    side = min(8.0, max(2.6, 1.6 + 0.3 * len(classes)))
     drawing = Drawing("confusion", f"Confusion matrix of {run.name}, {len(classes)} classes. {most}", (side, side))
     with drawing as axes:
         shades = confusion_shades(counts)

@@ -107,7 +107,7 @@ def draw_train_and_test(comparison: Comparison) -> Drawing | None:
             axes.plot(tested[method], place, **(mark(method) | {"markersize": 9, "linestyle": "none"}))
         axes.set_yticks(range(len(trained)), list(trained))
         axes.set_ylim(len(trained) - 0.5, -0.5)
-        axes.set_xlim(left=0)
+        axes.set_xlim(0, 1.05 * max(*trained.values(), *tested.values(), 1e-3))
         tidy(axes, "error, %:\N{EM SPACE}| in training\N{EM SPACE}\N{BLACK CIRCLE} on the test set", "")
         axes.grid(visible=False)
         axes.grid(axis="x", color="#888888", alpha=0.25)

@@ -1,5 +1,6 @@
 """The record of a reproduced target in, its figure out: lines, bars beside the paper's, or feature maps."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
@@ -40,25 +41,34 @@ def draw_panels(record: Mapping[str, Any], panels: Sequence[Mapping[str, Any]]) 
     """Draw lines, one panel below the other, with one legend; a panel whose rows are not run yet is left out."""
     panels = [panel for panel in panels if panel["lines"]]
     drawing = Drawing(record["target"], alt_text(record), (WIDTH, 0.8 + 2.6 * len(panels)), (len(panels), 1))
+    ranges = {row["mean"]: row["values"] for row in record["rows"] if row.get("deviation")}
+    names = list(dict.fromkeys(name for panel in panels for name in panel["lines"]))
     with drawing as axes:
         labels: dict[str, Any] = {}
         for panel, place in zip(panels, axes if len(panels) > 1 else [axes], strict=True):
-            draw_lines(place, panel)
+            draw_lines(place, panel, names, ranges)
             labels |= dict(zip(*reversed(place.get_legend_handles_labels()), strict=True))
         drawing.figure.legend(labels.values(), labels.keys(), loc="outside upper center", fontsize=9,
-                              ncols=2 if max(map(len, labels)) < 25 else 1)  # fmt: skip
+                              ncols=2 if max(map(len, labels)) < 25 else 1, title_fontsize=9,
+                              title="mean; from the lowest to the highest seed" if ranges else None)  # fmt: skip
     return drawing
 
 
-def draw_lines(axes: Axes, panel: Mapping[str, Any]) -> None:
-    """Draw one line per method, with its deviation if there is one."""
-    for index, (name, line) in enumerate(panel["lines"].items()):
-        like = line.get("look", name)
-        deviations = [number(each) for each in line["deviation"]]  # one seed has none, and no whisker
+def draw_lines(
+    axes: Axes, panel: Mapping[str, Any], names: Sequence[str], ranges: Mapping[float, Sequence[float | None]]
+) -> None:
+    """Draw one line per method, with whiskers from the lowest to the highest seed.
+
+    names: of the lines of all panels, so that a line looks the same in each.
+    ranges: mean -> the values of its seeds; a mean and its deviation would leave the range of skewed values.
+    """
+    for name, line in panel["lines"].items():
+        like, index = line.get("look", name), names.index(name)
+        whiskers = [whisker(y, ranges.get(y, ())) for y in line["y"]]
         order = sorted(range(len(line["x"])), key=lambda place: line["x"][place])
         axes.errorbar(
             [line["x"][i] for i in order], [number(line["y"][i]) for i in order],
-            yerr=[deviations[i] for i in order], capsize=3, label=name,
+            yerr=[[whiskers[i][end] for i in order] for end in (0, 1)], capsize=3, label=name,
             **(mark(like) if like in METHODS else look(index)),
         )  # fmt: skip
     if panel.get("log"):
@@ -78,6 +88,16 @@ def draw_lines(axes: Axes, panel: Mapping[str, Any]) -> None:
     tidy(axes, panel["x"], panel["y"])
     if panel.get("title"):
         axes.set_title(panel["title"], fontsize=10)
+
+
+def whisker(y: float | None, values: Sequence[float | None]) -> tuple[float, float]:
+    """Return how far the lowest and the highest value lie from a mean; no numbers where one is not known.
+
+    >>> whisker(3.0, [1.0, 2.0, 6.0]), whisker(3.0, [])
+    ((2.0, 3.0), (nan, nan))
+    """
+    known = [value for value in values if value is not None]
+    return (y - min(known), max(known) - y) if y is not None and known else (math.nan, math.nan)
 
 
 def draw_bars(record: Mapping[str, Any]) -> Drawing | None:

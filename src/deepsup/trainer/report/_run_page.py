@@ -157,7 +157,7 @@ def course(run: RunRecord) -> Section:
     """Return the figures of the training."""
     section = Section("Training")
     what = "Wrong pixels" if run.dense else "Error"
-    section.show(training.draw_layer_errors(run), f"{what} of every layer over the epochs, in training (with dropout).")
+    section.show(training.draw_layer_errors(run), f"{what} of every layer over the epochs, in training mode.")
     section.show(training.draw_dense_errors(run), "The error of the output, 100 % minus its mean IoU, over the epochs.")
     section.show(training.draw_losses(run), "The objective, and its parts before they are weighted by alpha.")
     section.show(

@@ -21,6 +21,9 @@ from deepsup.trainer.report._style import (
     tidy,
 )
 
+LEGEND = 8
+"""Lines of a figure that has one per layer."""
+
 
 def draw_layer_errors(run: RunRecord) -> Drawing | None:
     """Draw the errors of the companions and of the output over the epochs: training, validation, test."""
@@ -51,10 +54,23 @@ def draw_losses(run: RunRecord) -> Drawing | None:
 
 
 def draw_gradients(run: RunRecord) -> Drawing | None:
-    """Draw the variance of every layer's gradient over the epochs."""
-    lines = series_by_layer(run.metrics, "gradient_variances")
-    alt = f"Variance of the gradient of every layer of {run.name} over the epochs; at the end {ends(lines)}."
+    """Draw the variance of the layers' gradients over the epochs; of a deep net, of some of them."""
+    lines = some(series_by_layer(run.metrics, "gradient_variances"))
+    alt = f"Variance of the gradient of layers of {run.name} over the epochs; at the end {ends(lines)}."
     return draw_lines(run, "gradients", alt, lines, "variance of the gradient", log=True)
+
+
+def some(lines: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Return at most as many lines as a legend has room for, from the first layer to the last at equal distances.
+
+    >>> list(some({str(layer): [] for layer in range(22)}))
+    ['0', '3', '6', '9', '12', '15', '18', '21']
+    """
+    names = list(lines)
+    steps = min(len(names), LEGEND) - 1
+    return {
+        name: lines[name] for name in (names[round(i * (len(names) - 1) / max(1, steps))] for i in range(steps + 1))
+    }
 
 
 def draw_shares(run: RunRecord) -> Drawing | None:
@@ -66,9 +82,13 @@ def draw_shares(run: RunRecord) -> Drawing | None:
 
 
 def draw_activity(run: RunRecord) -> Drawing | None:
-    """Draw the fraction of steps in which each companion was above gamma: dark is never, bright is always."""
+    """Draw the fraction of steps in which each companion was above gamma, unless all always were.
+
+    Dark is never, bright is always.
+    """
     lines = series_by_layer(run.metrics, "active")
-    if not any(drawable(values) for values in lines.values()):
+    shown = [value for values in lines.values() if drawable(values) for value in values]
+    if all(value == 1 for value in shown):
         return None
     alt = f"Fraction of steps at which each companion of {run.name} was active; at the end {ends(lines)}."
     drawing = Drawing("activity", alt, size=(WIDTH, 1.3 + 0.34 * len(lines)))
