@@ -81,7 +81,7 @@ def test_a_counting_objective_goes_on_where_it_is_set() -> None:
     objective = Objective(net, steps=8)
     objective.step = 6
     assert objective(net(x), y).companions["1"] == Objective(net)(net(x), y, progress=0.75).companions["1"]
-    assert repr(objective) == "Objective(softmax, 1 companions, alpha 0.5, linear, step 7 of 8)"
+    assert repr(objective) == "Objective(softmax, 1 companion, alpha 0.5, linear, step 7 of 8)"
 
 
 @pytest.mark.parametrize("steps", [0, -3, 1.5, True, "10"])

@@ -50,6 +50,13 @@ def features_by_hand(model: nn.Module, name: str, x: Tensor) -> Tensor:
     return caught[0]
 
 
+def test_the_net_has_a_short_repr() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    net = supervise(model, at=["1"], num_classes=3, example=torch.zeros(1, 4))
+    assert repr(net) == "DeeplySupervised(Sequential, 1 companion at 1)"
+    assert repr(supervise(net.strip(), at=[], num_classes=3)) == "DeeplySupervised(Sequential, no companions)"
+
+
 def test_scores_of_output_and_companions(kind: Kind) -> None:
     model, taps, inputs = kind
     model.eval()

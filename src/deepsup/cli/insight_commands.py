@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -75,7 +76,19 @@ def _layers(found: dict[str, Any]) -> str:
         for name in dict.fromkeys([*probes, *layers])
     ]
     rows.append(["never", "", "", f"{first['never']:,}"])
-    return table(["layer", "test error", "of a linear probe", "images right from here on"], rows)
+    text = table(["layer", "test error", "of a linear probe", "images right from here on"], rows)
+    return "\n\n".join([text, *understated(found)])
+
+
+def understated(found: Mapping[str, Any]) -> list[str]:
+    """Return a line where companions have far more errors than linear probes of their layers, by a run's insight."""
+    layers, probes = found.get("layers", {}), found.get("probes", {})
+    far = [
+        f"{name} ({layers[name]['error']:.1f} % where a linear probe has {probes[name]['error']:.1f} %)"
+        for name in probes
+        if name in layers and layers[name]["error"] > max(1.3 * probes[name]["error"], probes[name]["error"] + 1)
+    ]
+    return [f"companions learn slowly and understate {', '.join(far)}: judge layers by the probe"] if far else []
 
 
 def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, trust: bool, json: bool) -> None:

@@ -15,6 +15,7 @@ from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
 from deepsup.cli.dense_text import class_table, dense_line, shares_line
 from deepsup.cli.engine_options import EngineOptions
 from deepsup.cli.help import Short
+from deepsup.cli.insight_commands import understated
 from deepsup.cli.trusted import opened
 from deepsup.errors import MissingPackageError, RunError, extras_named
 from deepsup.trainer.config import Config
@@ -213,6 +214,7 @@ def compare(
     lines = [_comparison_text(answer), ""]
     supervised = [RunFolder(out / each["runs"][0]) for each in answer["methods"].values() if each["companions"]]
     lines += [told for run in supervised[:1] if (told := shares_line(run.metrics))]
+    lines += [told for run in supervised[:1] for told in understated(run.insight)]
     lines.append(f"table: {out / 'comparison.json'}")
     lines += [f"figure: {figure}"] if figure else []
     best = _best_runs(answer)
@@ -315,6 +317,7 @@ def evaluate(
     rows.append(["output" if len(runs) == 1 else f"vote of the {len(runs)}", f"{answer['error']:.2f} %"])
     lines = [table(["", "error"], rows), "", f"on {answer['images']:,} test images"]
     lines += [told for run in runs[:1] if (told := shares_line(RunFolder(run).metrics))]
+    lines += [told for run in runs if len(runs) == 1 for told in understated(RunFolder(run).insight)]
     if "metrics" in answer:
         lines += ["", dense_line(answer["metrics"]["output"]), "", class_table(answer["metrics"])]
     show(answer, "\n".join(lines), json)

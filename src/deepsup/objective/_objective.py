@@ -257,7 +257,13 @@ class Objective:
         names = {id(each): name for name, each in (LOSSES | DENSE_LOSSES).items()}
         loss = names.get(id(self.loss), getattr(self.loss, "__name__", type(self.loss).__name__))
         alphas = " or ".join(sorted({f"{each:g}" for each in self.alpha.values()})) or "none"
-        words = [loss, f"{len(self.net.outputs)} companions", f"alpha {alphas}", name_of(self.schedule).strip("'")]
+        many = len(self.net.outputs)
+        words = [
+            loss,
+            f"{many} companion{'' if many == 1 else 's'}",
+            f"alpha {alphas}",
+            name_of(self.schedule).strip("'"),
+        ]
         balances = sorted({f"{each:.4g}" for each in (self.balance, *self.companion_balance.values())})
         words += [] if balances == ["1"] else [f"balance {' or '.join(balances)}"]
         words += [] if self.steps is None else [f"step {self.step} of {self.steps}"]

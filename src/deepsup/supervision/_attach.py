@@ -274,6 +274,12 @@ class DeeplySupervised(nn.Module):
                 f"or tap a layer outside"
             )
 
+    def __repr__(self) -> str:
+        """Name the model and the layers with companions; ``net.trunk`` prints the model, ``net.summary()`` the rest."""
+        many, shown = len(self.taps), ", ".join(self.taps[:6]) + (", ..." if len(self.taps) > 6 else "")
+        at = f"{many} companion{'' if many == 1 else 's'} at {shown}" if many else "no companions"
+        return f"DeeplySupervised({type(self.trunk).__name__}, {at})"
+
     def summary(self) -> str:
         """Return a text on the companions: their layers, what they get of them and why, and their parameters."""
         return summary_of(self)

@@ -11,6 +11,7 @@ from deepsup.errors import RunError
 from deepsup.trainer.report import write_report
 from deepsup.trainer.report._read import read_sweep
 from deepsup.trainer.report._sweep_figures import best_so_far, draw_importance, draw_search, draw_slice
+from deepsup.trainer.studies._sweep_summary import verdict
 
 
 def trial(method: str, number: int, error: float | None, **settings: Any) -> dict[str, Any]:
@@ -44,7 +45,8 @@ def make_sweep(tmp_path: Path) -> Callable[..., Path]:
         }  # fmt: skip
         if tested:
             table["difference"] = {"mean": -0.5, "interval": interval, "p": 0.01}
-            table["verdict"] = "companions help"
+            if interval is not None:
+                table["verdict"] = verdict("supervised", interval)
             table["best"]["config"] = "runs/sweep/best.yaml"
         folder = tmp_path / "swept"
         folder.mkdir(exist_ok=True)
@@ -68,7 +70,11 @@ def test_everything_is_on_the_page(make_sweep: Callable[..., Path]) -> None:
 
 @pytest.mark.parametrize(
     ("interval", "said"),
-    [((-0.5, 0.5), "not a significant difference"), ((0.1, 0.9), "companions harm"), (None, "one seed cannot show")],
+    [
+        ((-0.5, 0.5), "not a significant difference"),
+        ((0.1, 0.9), "undecided: the validation images chose the supervised net"),
+        (None, "one seed cannot show"),
+    ],
 )
 def test_what_the_difference_means(interval: Any, said: str, make_sweep: Callable[..., Path]) -> None:
     assert said in write_report([make_sweep(interval)]).read_text()

@@ -117,6 +117,15 @@ def test_another_layer_and_one_image(
     assert "judged by" in capsys.readouterr().out
 
 
+def test_a_companion_that_understates_its_layer_is_named() -> None:
+    layers = {"a": {"error": 25.8}, "b": {"error": 2.0}, "output": {"error": 1.0}}
+    found = {"layers": layers, "probes": {"a": {"error": 1.7}, "b": {"error": 1.9}}}
+    (said,) = insight_commands.understated(found)
+    assert "understate a (25.8 % where a linear probe has 1.7 %): judge layers by the probe" in said
+    assert not insight_commands.understated({"layers": layers, "probes": {}})
+    assert not insight_commands.understated({})
+
+
 def test_without_matplotlib_there_is_the_table(
     runs: dict[str, RunFolder], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

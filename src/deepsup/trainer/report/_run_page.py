@@ -18,8 +18,8 @@ from deepsup.trainer.runs import shares_line
 
 PROBES = (
     "How well does each layer separate the classes? A linear probe measures that: a linear classifier fitted to the "
-    "layer's output, while the trained net stays fixed. The companions were trained together with the net and have "
-    "errors of their own."
+    "layer's output, while the trained net stays fixed. The companions were trained together with the net, "
+    "slowly and with a falling weight: where their errors are higher, they understate their layers."
 )
 BY_LAYER = "Test error of a linear probe on each layer, and of the output. Lower is better."
 FIRST_RIGHT = "The first layer from which all later layers and the output predict the right class."
