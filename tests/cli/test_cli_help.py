@@ -130,14 +130,22 @@ def test_another_precision_than_there_is_is_refused(capsys: pytest.CaptureFixtur
 BOOLEANS = [name for name in SETTINGS if isinstance(value_of(Config(), name), bool)]
 
 
-@pytest.mark.parametrize("name", BOOLEANS)
-def test_booleans_are_flags_and_the_old_spelling_still_works(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    off = "--no-" + option(name)[2:]
-    for words, value in [
-        ([option(name)], True), ([off], False), ([option(name), "True"], True), ([option(name), "False"], False),
-        ([f"{option(name)}=False"], False), ([option(name), "--epochs", "3"], True), ([], value_of(Config(), name)),
-    ]:  # fmt: skip
-        assert value_of(parsed(*words, monkeypatch=monkeypatch), name) is value, words
+@pytest.mark.parametrize("value", [True, False])
+def test_booleans_are_flags(value: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [option(name) if value else "--no-" + option(name)[2:] for name in BOOLEANS]
+    config = parsed(*words, monkeypatch=monkeypatch)
+    assert {name: value_of(config, name) for name in BOOLEANS} == dict.fromkeys(BOOLEANS, value)
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [(["True"], True), (["False"], False), (["=False"], False), (["--epochs", "3"], True), (["--epochs=3"], True)],
+)
+def test_the_old_spelling_of_booleans_still_works(
+    words: list[str], value: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = "--shuffle" + (words.pop(0) if words[0].startswith("=") else "")
+    assert value_of(parsed(first, *words, monkeypatch=monkeypatch), "shuffle") is value
 
 
 def test_every_kind_of_setting_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

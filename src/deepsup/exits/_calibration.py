@@ -207,7 +207,6 @@ def is_finite(given: object) -> bool:
 
 
 def checked_sizes(given: int | Sequence[int]) -> list[int]:
-    """Return the batch sizes."""
     sizes = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     if not sizes or not all(isinstance(each, Integral) and not isinstance(each, bool) and each > 0 for each in sizes):
         raise SupervisionError(f"batch_size={given!r}; expected a whole number of at least 1, or several")

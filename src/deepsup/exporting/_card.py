@@ -50,7 +50,6 @@ class Facts:
 
 
 def card(to: str, program: Program, facts: Facts, path: Path, size: int, difference: float) -> str:
-    """Return the text of the card."""
     trunk = facts.network or type(program.trunk).__name__
     kind = "A model that classifies every position" if program.dense else "A classifier"
     parts = [
@@ -106,7 +105,6 @@ def _kind(dtype: torch.dtype) -> str:
 
 
 def _outputs(program: Program) -> dict[str, str]:
-    """Return output name -> what it is."""
     taps = {name: tap for tap, name in (program.graph.companions or {}).items()}
     shapes = (f"[{','.join(map(str, ['N', *each.shape[1:]]))}]" for each in program(*program.batch(1)))
     return {
@@ -151,6 +149,5 @@ def _config(facts: Facts) -> list[str]:
 
 
 def table(header: list[str], rows: Any) -> str:
-    """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

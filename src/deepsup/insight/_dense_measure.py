@@ -37,7 +37,6 @@ class DenseMeasurement:
 
     @property
     def companion_errors(self) -> dict[str, float]:
-        """The error of each companion."""
         return {name: error_of(each) for name, each in self.scored.items() if name != "output"}
 
     @cached_property

@@ -28,7 +28,6 @@ class Measurement:
 
     @property
     def companion_errors(self) -> dict[str, float]:
-        """The error of each companion."""
         return {tap: error_percent(scores, self.labels) for tap, scores in self.companions.items()}
 
 

@@ -131,7 +131,6 @@ def as_tensor(value: Any) -> Tensor:
 
 
 def joined_batches(batches: list[ProbeData]) -> ProbeData:
-    """Return all batches as one."""
     if not batches:
         raise DataError("data is empty; expected samples; a loader that was used up must be made again")
     try:

@@ -156,7 +156,6 @@ def by_name(given: Mapping[str, Any], where: str = "config") -> dict[str, Any]:
 
 
 def _known(name: Any, where: str) -> str:
-    """Return the name of a setting, if it is one."""
     name = current_name(name) if isinstance(name, str) else name
     if name in GROUPS and name not in PLACES:
         raise ConfigError(f"{where}: {name} is a group; expected settings and their values in it")

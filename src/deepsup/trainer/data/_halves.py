@@ -27,7 +27,6 @@ class Half:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of its classes."""
         return KNOWN[self.of].classes[self.first : self.last]
 
     @property

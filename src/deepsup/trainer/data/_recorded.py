@@ -54,7 +54,6 @@ class Split:
 
     @staticmethod
     def from_dict(record: Mapping[str, Any]) -> Split:
-        """Restore a split from ``to_dict``."""
         return Split(
             tuple(record["classes"]), tuple(record["shape"]), record["names"], record["labels"], record["trained"]
         )
@@ -138,7 +137,6 @@ class Split:
 
 
 def joined(parts: list[Part]) -> Part:
-    """Return several parts as one."""
     names = tuple(name for part in parts for name in part.names)
     return Part(np.concatenate([p.images for p in parts]), np.concatenate([p.labels for p in parts]), names)
 

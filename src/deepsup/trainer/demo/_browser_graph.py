@@ -123,7 +123,6 @@ def weights_of(net: DeeplySupervised) -> dict[str, Tensor]:
 
 
 def weight_name(net: DeeplySupervised, tap: str) -> str:
-    """Return the name of the weights of a companion."""
     weight = net.head(tap).classifier
     prefix = next(name for name, module in net.named_modules() if module is weight)
     return f"net.{prefix}.weight"

@@ -69,7 +69,6 @@ class Standardize:
         return {"mean": mean, "deviation": torch.where(deviation > 0, deviation, 1.0)}
 
     def shapes(self, image: Sequence[int]) -> Shapes:
-        """Return those of mean and standard deviation."""
         return {"mean": (image[0],), "deviation": (image[0],)}
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:
@@ -104,7 +103,6 @@ class GCN:
         return {}
 
     def shapes(self, image: Sequence[int]) -> Shapes:  # noqa: ARG002
-        """Return none."""
         return {}
 
     def apply(self, x: Tensor, arrays: Arrays) -> Tensor:  # noqa: ARG002
@@ -155,7 +153,6 @@ class ZCA:
         return {"mean": mean, "matrix": (vectors * eigenvalues.rsqrt()) @ vectors.T}
 
     def shapes(self, image: Sequence[int]) -> Shapes:
-        """Return those of mean and P; refuse images for which P would not fit into memory."""
         values = math.prod(image)
         if values > self.MOST_VALUES:
             raise DataError(
@@ -198,7 +195,6 @@ class LCN:
         return {}
 
     def shapes(self, image: Sequence[int]) -> Shapes:
-        """Return none; refuse images for which the band matrices would not fit into memory."""
         if max(image[1:]) > self.MOST_SIDE:
             raise DataError(
                 f"LCN of images of {list(image)}; expected sides of at most {self.MOST_SIDE:,}: resize them"

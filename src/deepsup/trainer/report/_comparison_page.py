@@ -99,7 +99,6 @@ def norm_first(table: Mapping[str, Any]) -> str:
 
 
 def comparison_sections(comparison: Comparison, several: bool) -> list[Section]:
-    """Return all sections of one comparison."""
     first = [runs[0] for runs in comparison.runs.values() if runs]
     table = comparison.table["methods"]
     best = min(table, key=lambda method: number(table[method]["mean"]))

@@ -143,7 +143,6 @@ class SweepRecord:
 
 
 def read_sweep(folder: Path, budget: Budget | None = None) -> SweepRecord:
-    """Read the folder of a sweep."""
     return SweepRecord(folder.resolve().name, folder, read_json(below(folder, "sweep.json"), SWEEP, REMEDY, budget))
 
 

@@ -40,7 +40,6 @@ INSPECT = "Not recorded in this run; deepsup inspect adds it."
 
 
 def run_title(run: RunRecord) -> str:
-    """Return the title of the page."""
     return f"{run.method}: {run.config.get('network', 'a net')} on {data_name(run)}"
 
 
@@ -87,7 +86,6 @@ def data_name(run: RunRecord) -> str:
 
 
 def run_sections(run: RunRecord, several: bool) -> list[Section]:
-    """Return all sections of one run."""
     seen = dense_sections(run) or [knows(run)]
     parts = [summary(run), *seen, course(run), mistakes(run), exit_section(run), maps(run), settings(run)]
     for part in parts:

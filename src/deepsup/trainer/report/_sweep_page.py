@@ -65,7 +65,6 @@ def outcome(sweep: SweepRecord) -> str:
 
 
 def sweep_sections(sweep: SweepRecord, several: bool) -> list[Section]:
-    """Return all sections of one sweep."""
     parts = [winners(sweep), search(sweep), importance(sweep), slices(sweep), best_trials(sweep), next_step(sweep)]
     parts.append(searched(sweep))
     for part in parts:

@@ -67,7 +67,6 @@ def all_sections(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -
 
 
 def title_of(sweeps: Sequence[SweepRecord], comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> str:
-    """Return the title of the page."""
     if len(sweeps) + len(comparisons) + len(runs) == 1:
         titles = [*map(sweep_title, sweeps), *map(comparison_title, comparisons), *map(run_title, runs)]
         return titles[0]

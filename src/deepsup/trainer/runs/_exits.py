@@ -124,7 +124,6 @@ def in_batches(images: Tensor, size: int = 500) -> list[Tensor]:
 
 
 def plain_scores(early: EarlyExit, images: Tensor) -> Tensor:
-    """Return the scores of the plain net."""
     with torch.inference_mode():
         return torch.cat([early.scores(early.model(part)) for part in in_batches(images)])
 

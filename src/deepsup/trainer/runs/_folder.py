@@ -96,7 +96,6 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is finished."""
         return self._has("result.json") and self._has(self.model.name)
 
     @property
@@ -172,7 +171,6 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
         return self.folder / "checkpoints"
 
     @property
@@ -216,7 +214,6 @@ class RunFolder:
         write_whole(self.folder / name, (json.dumps(value, indent=indent) + "\n").encode())
 
     def add_metrics(self, record: dict[str, Any]) -> None:
-        """Add the record of one epoch."""
         append_line(self.folder / "metrics.jsonl", json.dumps(record))
 
     def keep_metrics(self, epochs: int) -> None:

@@ -124,7 +124,6 @@ def parsed_space(given: Mapping[str, Any], config: Config, where: str) -> dict[s
 
 
 def parsed(name: str, given: Any, config: Config, where: str) -> Range | Choice:
-    """Return the range or the choices of one setting."""
     if name not in PLACES:
         raise ConfigError(f"{where}: no setting {name!r}; {nearest(name, PLACES.keys() - DECIDED)}")
     if name in DECIDED:
@@ -154,7 +153,6 @@ def parsed_range(name: str, given: Any, config: Config, where: str) -> Range:
 
 
 def value_of(config: Config, name: str) -> Any:
-    """Return the value of a setting in a config."""
     group, field = PLACES[name]
     return getattr(getattr(config, group), field)
 
@@ -166,7 +164,6 @@ def own_value(config: Config, name: str) -> Any:
 
 
 def contains(space: Range | Choice, value: Any) -> bool:
-    """Whether a value is in the range or among the choices."""
     if isinstance(space, Choice):
         return value in space.values
     return isinstance(value, int | float) and space.low <= value <= space.high

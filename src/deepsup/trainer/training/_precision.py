@@ -74,7 +74,6 @@ def times_as_fast(slow: Callable[[], object], fast: Callable[[], object], rounds
 
 
 def precision_of(config: Config) -> str:
-    """Return the precision of a settled config."""
     assert config.run.amp != "auto", "it is settled when the run begins"
     return "bfloat16" if config.run.amp == "on" else "float32"
 
@@ -166,7 +165,6 @@ def classifiers(net: DeeplySupervised) -> list[nn.Module]:
 
 
 def layer_named(trunk: nn.Module, name: str) -> nn.Module:
-    """Return a layer of the trunk."""
     layers: dict[str, nn.Module] = dict(trunk.named_modules())
     if name not in layers:
         raise ConfigError(f"full_precision={name}; {nearest(name, [each for each in layers if each])}")

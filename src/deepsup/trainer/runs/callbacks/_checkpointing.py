@@ -64,7 +64,6 @@ class Checkpointing(Callback):
             self.restore_from(training, *newest)
 
     def restore_from(self, training: Training, path: Path, state: dict[str, Any]) -> None:
-        """Restore the training from one checkpoint."""
         try:
             self._check(training.config, state, path)
             training.restore(state)

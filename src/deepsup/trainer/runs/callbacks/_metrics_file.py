@@ -17,7 +17,6 @@ class MetricsFile(Callback):
         self.run.keep_metrics(training.epoch)
 
     def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
-        """Add the record."""
         changes = [change for change in self.run.changes if change["epoch"] == record["epoch"]]
         record |= {"changes": changes} if changes else {}
         self.run.add_metrics(record)

@@ -51,7 +51,6 @@ class TensorBoard(Callback):
                 writer.write(Event(wall_time=time.time(), **event).SerializeToString())
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
 
