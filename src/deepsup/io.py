@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 from deepsup.errors import ConfigError, DeepsupError, RunError, WriteError, extras_named
 
@@ -373,6 +373,25 @@ def check(value: Any, shape: Any, where: str = "it") -> None:
                 check(each, shape["*"], f"{key!r}")
     else:
         _of_type(value, shape, where)
+
+
+def shape_of(kind: Any) -> Any:
+    """Return the shape that ``check`` expects of a record: a TypedDict, or the type of one of its values.
+
+    >>> shape_of(dict[str, list[int]]), shape_of(float | None)
+    ({'*': [<class 'int'>]}, (<class 'float'>, <class 'NoneType'>))
+    """
+    if is_typeddict(kind):
+        hints = get_type_hints(kind, include_extras=True)
+        optional = {name: get_origin(hint) is NotRequired for name, hint in hints.items()}
+        return {
+            f"{name}?" if optional[name] else name: shape_of(get_args(hint)[0] if optional[name] else hint)
+            for name, hint in hints.items()
+        }
+    parts = get_args(kind)
+    if get_origin(kind) is dict:
+        return {} if parts[1] is Any else {"*": shape_of(parts[1])}
+    return [shape_of(parts[0])] if get_origin(kind) is list else parts or kind
 
 
 def _of_type(value: Any, kinds: Any, where: str) -> None:

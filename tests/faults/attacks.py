@@ -26,7 +26,7 @@ Plant = Callable[[Path, Path], None]
 WRITTEN = (
     ".lock", "metrics.jsonl", "config.yaml", "environment.json", "result.json", "model.safetensors", "insight.json",
     "insight.npz", "exits.json", "exits.npz", "report.html", "demo.html", "snapshots/epoch-0001.safetensors",
-    "diverged.json", "changes.json", "inside.json",
+    "diverged.json", "changes.json",
     "plots/losses.png", "plots/losses.svg", "plots/confusion.png", "plots/exits.svg", "checkpoints/step-000000006.pt",
     "checkpoints/.half.part", "export/model.safetensors", "export/model.safetensors.md",
 )  # fmt: skip

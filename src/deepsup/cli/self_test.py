@@ -139,7 +139,7 @@ def runs() -> str:
         run = train(config, Path(folder) / "run")
         run.load()
         error = run.result["error"]
-    return "" if 0 <= error <= 100 else f"the test error is {error} %"
+    return "" if error is not None and 0 <= error <= 100 else f"the test error is {error} %"
 
 
 def compiled_agrees() -> str:

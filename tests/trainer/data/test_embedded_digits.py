@@ -13,7 +13,7 @@ from deepsup.trainer.data import KNOWN, check, is_present
 from deepsup.trainer.data._known_sets import EMBEDDED
 
 REAL = os.environ.get("DEEPSUP_DATA")
-SCRIPT = Path(__file__).parents[3] / "scripts" / "make_mnist_mini.py"
+SCRIPT = Path(__file__).parents[3] / "dev" / "make_mnist_mini.py"
 
 
 def test_they_are_the_default():

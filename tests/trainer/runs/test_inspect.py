@@ -1,7 +1,6 @@
 """``deepsup inspect``: scikit-learn finds the same numbers in the exported scores, and maps are as in the paper."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,8 @@ from deepsup.cli import insight_commands, main
 from deepsup.errors import MissingPackageError
 from deepsup.insight import feature_maps
 from deepsup.trainer.config import Config
-from deepsup.trainer.report._read import read_run
 from deepsup.trainer.runs._folder import RunFolder
-from deepsup.trainer.runs._inspect import in_few_bytes, inspect
+from deepsup.trainer.runs._inspect import in_few_bytes
 from deepsup.trainer.runs._train import train
 
 
@@ -179,16 +177,3 @@ def test_a_class_absent_from_the_test_set_and_one_called_script(tmp_path: Path, 
     page = (run.folder / "report.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)" in page
-
-
-def test_a_run_with_the_older_file_names_is_read_and_renewed(runs: dict[str, RunFolder], tmp_path: Path) -> None:
-    folder = shutil.copytree(runs["dsn"].folder, tmp_path / "older")
-    for suffix in (".json", ".npz"):
-        (folder / f"insight{suffix}").rename(folder / f"inside{suffix}")
-    assert RunFolder(folder).insight == runs["dsn"].insight != {}
-    record = read_run(folder)
-    assert record.insight == runs["dsn"].insight
-    assert "mistakes" in record.arrays
-    inspect(RunFolder(folder))
-    assert sorted(path.name for path in folder.glob("ins*")) == ["insight.json", "insight.npz"]
-    assert "probes" in RunFolder(folder).insight

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from deepsup.errors import ConfigError, RunError
-from deepsup.io import Budget, below, faults_named, read_json, read_yaml
+from deepsup.io import Budget, below, faults_named, read_json, read_yaml, shape_of
 from deepsup.trainer.config import current
 from deepsup.trainer.data import StoredArrays
-from deepsup.trainer.runs import RESULT, RunFolder
+from deepsup.trainer.runs import Result, RunFolder
 
 REMEDY = "expected what deepsup wrote; train or inspect it again"
-OLDER_RESULT = {f"{name.removesuffix('?')}?": shape for name, shape in RESULT.items()}
 EXITS = {
     "exits": {"*": {"share": float, "error": float}}, "thresholds": {"*": (float, type(None))}, "speedup": {"*": float},
     "validation": {"plain_error": float}, "curve": [{"cost": float, "error": float, "multiply_adds": float}],
@@ -26,8 +25,8 @@ COMPARISON = {"methods": {"*": {"runs?": [str]}}, "ratios?": {"*": _RATIO}, "not
 MOST_LAYERS, MOST_METHODS = 500, 64
 """What a page shows of one run, and of one comparison."""
 FILES = (
-    "config.yaml", "environment.json", "metrics.jsonl", "result.json", "insight.json", "insight.npz", "inside.json",
-    "inside.npz", "exits.json", "exits.npz",
+    "config.yaml", "environment.json", "metrics.jsonl", "result.json", "insight.json", "insight.npz",
+    "exits.json", "exits.npz",
 )  # fmt: skip
 """What a page shows of a run. None of them may be a link: it would show a file of the reader's own."""
 _TRIAL = {
@@ -166,7 +165,7 @@ def read_run(folder: Path, budget: Budget | None = None) -> RunRecord:
         config=read_settings(folder / "config.yaml"),
         environment=read_object(folder / "environment.json", budget) or {},
         metrics=run.read_metrics(budget),
-        result=read_object(folder / "result.json", budget, OLDER_RESULT),
+        result=read_object(folder / "result.json", budget, shape_of(Result)),
         insight=insight,
         arrays=stored_arrays(run.insight_file(".npz")),
         exits=read_object(folder / "exits.json", budget, EXITS) or {},

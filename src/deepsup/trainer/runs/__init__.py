@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deepsup.trainer.runs._exits import export_exits as export_exits
     from deepsup.trainer.runs._exits import load_exits as load_exits
     from deepsup.trainer.runs._exits import predict_early as predict_early
-    from deepsup.trainer.runs._folder import RESULT as RESULT
+    from deepsup.trainer.runs._folder import Result as Result
     from deepsup.trainer.runs._folder import RunFolder as RunFolder
     from deepsup.trainer.runs._inspect import inspect as inspect
     from deepsup.trainer.runs._inspect import inspect_image as inspect_image
@@ -41,7 +41,7 @@ _HOME = {
     "LockedError": "_lock",
     "Model": "_model",
     "Preprocess": "_run",
-    "RESULT": "_folder",
+    "Result": "_folder",
     "Run": "_run",
     "RunFolder": "_folder",
     "Trainer": "_train",

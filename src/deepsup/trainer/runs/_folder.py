@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from deepsup.errors import RunError
 from deepsup.io import (
@@ -39,6 +39,7 @@ from deepsup.io import (
     read_json,
     read_yaml,
     remove,
+    shape_of,
     size_of_regular,
     whole_file,
     write_whole,
@@ -50,17 +51,53 @@ if TYPE_CHECKING:
 
 MOST_METRICS, MOST_EPOCHS = 2**27, 2**18
 """Bytes and lines of the metrics that are read at once."""
-_NUMBER = (float, type(None))
-RESULT: dict[str, Any] = {
-    "error": _NUMBER, "companions": {"*": float}, "epochs": int, "seconds": float, "validation_error?": _NUMBER,
-    "steps?": int, "limited?": bool, "train_images?": int, "test_images?": int, "best_epoch?": (int, type(None)),
-    "metrics?": {}, "start?": str,
-}  # fmt: skip
-SPLIT = {
-    "classes": [str], "shape": [int], "trained": [str],
-    "names": {"train": [str], "test": [str], "*": [str]}, "labels": {"train": [int], "test": [int], "*": [int]},
-}  # fmt: skip
-"""What the records of a run hold; older versions left fewer values."""
+
+
+class Result(TypedDict):
+    """What ``result.json`` says of a finished run: errors in percent, None where nothing was measured."""
+
+    error: float | None
+    """On the test set."""
+    companions: dict[str, float]
+    epochs: int
+    seconds: float
+    validation_error: NotRequired[float | None]
+    steps: NotRequired[int]
+    limited: NotRequired[bool]
+    """Whether ``limit_steps`` ended the training."""
+    train_images: NotRequired[int]
+    test_images: NotRequired[int]
+    best_epoch: NotRequired[int | None]
+    metrics: NotRequired[dict[str, Any]]
+    """Of pixel labels: the IoU of each class and the like."""
+    start: NotRequired[str]
+    """The digest of the weights that the network started from."""
+
+
+class SplitRecord(TypedDict):
+    """What ``split.json`` says: which of the user's own images are in which part, and their labels."""
+
+    classes: list[str]
+    shape: list[int]
+    trained: list[str]
+    names: dict[str, list[str]]
+    labels: dict[str, list[int]]
+
+
+class Divergence(TypedDict):
+    """What ``diverged.json`` says."""
+
+    failed: str
+    config: NotRequired[dict[str, Any]]
+    seconds: NotRequired[float]
+
+
+class Change(TypedDict):
+    """One entry of ``changes.json``: from which step on a run was resumed with other settings."""
+
+    epoch: int
+    step: int
+    changed: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -109,30 +146,30 @@ class RunFolder:
         return self._read("environment.json")
 
     @property
-    def result(self) -> dict[str, Any]:
-        """The result: ``error`` and ``companions`` in percent of the test set, ``epochs``, ``seconds``."""
+    def result(self) -> Result:
+        """What was measured at the end."""
         if not self.finished:
             raise RunError(f"{self.folder} has no result yet; it was stopped or is still going: continue with --resume")
-        return self._read("result.json", RESULT)
+        return cast(Result, self._read("result.json", shape_of(Result)))
 
     @property
-    def split(self) -> dict[str, Any] | None:
+    def split(self) -> SplitRecord | None:
         """Which of the user's own images the run trains and tests on; None for named data sets."""
-        return self._read("split.json", SPLIT) if self._has("split.json") else None
+        return cast(SplitRecord, self._read("split.json", shape_of(SplitRecord))) if self._has("split.json") else None
 
     @property
-    def diverged(self) -> dict[str, Any] | None:
+    def diverged(self) -> Divergence | None:
         """How training diverged and with which config; None otherwise, or after a resume."""
-        return self._read("diverged.json", {"failed": str, "seconds?": float}) if self._has("diverged.json") else None
+        return (
+            cast(Divergence, self._read("diverged.json", shape_of(Divergence))) if self._has("diverged.json") else None
+        )
 
     @property
-    def changes(self) -> list[dict[str, Any]]:
+    def changes(self) -> list[Change]:
         """What was changed after each divergence, and from which epoch and step on."""
         if not self._has("changes.json"):
             return []
-        shape = {"changes": [{"epoch": int, "step": int, "changed": {}}]}
-        changes: list[dict[str, Any]] = self._read("changes.json", shape)["changes"]
-        return changes
+        return cast(list[Change], self._read("changes.json", {"changes": [shape_of(Change)]})["changes"])
 
     @property
     def insight(self) -> dict[str, Any]:
@@ -195,9 +232,8 @@ class RunFolder:
         return sum(record_of(line) is not None for line in self.lines_of_metrics())
 
     def insight_file(self, suffix: str) -> Path:
-        """The file of what the layers know, ``.json`` or ``.npz``; runs of older versions call it ``inside``."""
-        newer, older = (self.folder / f"{stem}{suffix}" for stem in ("insight", "inside"))
-        return older if older.is_file() and not newer.is_file() else newer
+        """The file of what the layers know, ``.json`` or ``.npz``."""
+        return self.folder / f"insight{suffix}"
 
     def create(self, config: Config, environment: dict[str, Any]) -> None:
         """Make the folder with its config and environment."""

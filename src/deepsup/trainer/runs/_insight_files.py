@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deepsup.insight import Measurement, layer_insight
-from deepsup.io import remove, whole_file
+from deepsup.io import whole_file
 from deepsup.trainer.runs._folder import RunFolder
 
 
@@ -29,6 +29,4 @@ def write_insight(
     with whole_file(run.folder / "insight.npz") as file:
         np.savez_compressed(file, allow_pickle=False, mistakes=np.ascontiguousarray(mistaken), **(arrays or {}))
     run.write_json("insight.json", record, indent=None)  # 2,000 classes: 36 MB in place of 156 MB
-    for older in ("inside.json", "inside.npz"):
-        remove(run.folder / older)
     return record

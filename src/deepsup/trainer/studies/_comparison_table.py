@@ -23,7 +23,7 @@ def result_of(job: Job) -> dict[str, Any] | None:
     run = RunFolder(job.folder)
     if run.diverged is not None:
         return failure(run)
-    return run.result if run.finished else None
+    return {**run.result} if run.finished else None
 
 
 def summarised(config: Config, jobs: Mapping[str, Sequence[Job]], classes: int) -> dict[str, Any]:

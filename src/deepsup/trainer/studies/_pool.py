@@ -83,7 +83,7 @@ def run_job(job: Job, threads: int, keep_memory: bool = False) -> dict[str, Any]
         check_same(run, as_settled(with_whole_names(job.config), lost).to_dict(), lost.to_dict())
         return failure(run)
     try:
-        return train_quietly(job.config, job.folder, threads, keep_memory).result
+        return {**train_quietly(job.config, job.folder, threads, keep_memory).result}
     except DivergedError:
         return failure(run)
     except WriteError as error:
