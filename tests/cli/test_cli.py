@@ -112,7 +112,7 @@ def test_check_images_of_your_own(tmp_path, capsys):
         (["compare", "--methods", "DSN"], ["no method 'DSN'; did you mean 'DSN-SVM'?"]),
         (["compare", "--no-test"], ["compare has no option --no-test"]),
         (["compare", "--resume"], ["goes on with the same command"]),
-        (["reproduce", "fig2a", "--repeat", "row@x", "--results", "results"], ["expected ROW@SEED"]),
+        (["reproduce", "when", "--repeat", "row@x", "--results", "results"], ["expected ROW@SEED"]),
         (["--tyro-print-completion", "csh"], ["got csh; expected bash, zsh or fish"]),
         (["data", "get", "minst"], ["no data set 'minst'; did you mean 'mnist'?"]),
         (["data", "get", "mnist", "--extra"], ["mnist has no part 'extra'"]),

@@ -177,8 +177,8 @@ def test_stopped_before_it_began_there_is_nothing_to_go_on_with(
     line = "deepsup: interrupted; nothing was trained yet; start again: deepsup train --data 'a b'\n"
     assert capsys.readouterr().err == line
     monkeypatch.setattr("deepsup.paper.reproduce", interrupt)
-    assert main(["reproduce", "fig2b", "--out", "c"]) == 130
-    line = "deepsup: interrupted; the runs are in c; resume with: deepsup reproduce fig2b --out c\n"
+    assert main(["reproduce", "fig2b-nin", "--out", "c"]) == 130
+    line = "deepsup: interrupted; the runs are in c; resume with: deepsup reproduce fig2b-nin --out c\n"
     assert capsys.readouterr().err == line
 
 

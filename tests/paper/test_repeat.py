@@ -9,7 +9,7 @@ from deepsup.paper import read_record, repeat
 from deepsup.trainer.data import KNOWN, is_present
 from deepsup.trainer.runs._environment import environment_now
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(__file__).parents[2] / "results" / "first-protocol"
 
 
 @pytest.mark.skipif(not is_present(KNOWN["mnist"]), reason="MNIST is not in the data folder: deepsup data get mnist")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +11,7 @@ from deepsup.cli.app import Flag, resumable, same_command, show, table, verb
 from deepsup.cli.engine_options import EngineOptions
 from deepsup.errors import ConfigError
 
-# a table in place of the plans themselves, which need torch and build nets to count their multiply-adds
-_TARGETS: dict[str, dict[str, Any]] = json_format.loads(
-    resources.files("deepsup").joinpath("paper/targets.json").read_text(encoding="utf-8")
-)
-_MORE = {"all": "all of these, one after the other", "summary": "write RESULTS.md from the records"}
-_TITLES = {name: str(each["title"]) for name, each in _TARGETS.items()} | _MORE
-_HELP = "what to reproduce:\n" + "\n".join(f"{name}: {title}" for name, title in _TITLES.items())
+_HELP = "what to reproduce; all: all targets, one after the other; summary: write RESULTS.md from the records"
 
 
 @verb("reproduce")
@@ -67,7 +59,7 @@ def reproduce(
         if resume and results is None:
             raise ConfigError("--resume without --results; expected the folder of the record to go on with")
         with resumable(lambda: f"the runs are in {out}; resume with: {same_command()}"):
-            names = _TARGETS if target == "all" else [target]
+            names = _names() if target == "all" else [target]
             records = [_one(name, preset, out, where, seeds, results, resume, rows) for name in names]
         found = {"targets": records} if target == "all" else records[0]
         show(found, "\n\n".join(_text(record) for record in records), json)
@@ -147,23 +139,28 @@ def _ours(row: dict[str, Any]) -> str:
 
 
 def _test(test: dict[str, Any]) -> str:
-    if test["interval"] is None:
-        return f"{test['test']}: " + (
-            "nothing to compare" if test["mean"] is None else f"{test['mean']:+.2f}, one seed"
-        )
-    low, high = test["interval"]
-    return (
-        f"{test['test']}: {test['mean']:+.2f} points, 95 % {low:+.2f} to {high:+.2f}, p {test['p']:.2g}, n {test['n']}"
-    )
+    from deepsup.paper import ratio_words
+
+    return f"{test['test']}: {ratio_words(test) if 'ratio' in test else 'nothing to compare'}"
+
+
+def _names() -> tuple[str, ...]:
+    """Return the names of all targets."""
+    from deepsup.paper import NAMES
+
+    return NAMES
 
 
 def _list(json: bool) -> None:
     """Say what there is to reproduce and how long it takes."""
+    from deepsup.paper import listed
+
+    targets = listed()
     rows = [[name, each["title"], each["minutes"]["cpu"], f"{each['minutes']['paper'] / 60:,.0f}"]
-            for name, each in _TARGETS.items()]  # fmt: skip
+            for name, each in targets.items()]  # fmt: skip
     text = table(["target", "", "minutes (cpu)", "hours (paper)"], rows)
-    note = "Estimates for two cores; --preset smoke takes seconds.\nnext: deepsup reproduce fig2b --preset smoke"
-    show({"targets": _TARGETS}, f"{text}\n\n{note}", json)
+    note = "Estimates for two cores; --preset smoke takes seconds.\nnext: deepsup reproduce fig2b-nin --preset smoke"
+    show({"targets": targets}, f"{text}\n\n{note}", json)
 
 
 def _repeat(target: str, preset: str, results: Path, which: str, json: bool) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from math import exp, log
 from statistics import mean, stdev
 from typing import Any
 
@@ -20,6 +21,8 @@ Rows = Mapping[RowId, Mapping[str, Any]]
 Measure = Callable[[RunFolder], dict[str, Any]]
 """A run that has ended -> what its row keeps of it under ``measured``: a record outlives its runs."""
 FIRST = "conv1"
+LEAST = 0.01
+"""Percent: smaller errors count as this one in a ratio."""
 
 
 def reading(
@@ -58,20 +61,26 @@ def measured(row: Mapping[str, Any], what: str) -> list[Any]:
 
 
 def gains(rows: Rows) -> dict[str, Any]:
-    """Fig. 2b's number: by how many percent DSN-SVM's mean error is below CNN-Softmax's, at every number of digits."""
+    """Fig. 2b's number: by how many percent DSN-SVM's mean error is below CNN-Softmax's, at every number of digits.
+
+    A training that diverged has the error of guessing.
+    """
     found = []
     for name, row in rows.items():
-        base = replace(name, method="CNN-Softmax", companions="")
+        base = replace(name, method="CNN-Softmax", loss="")
         if name.method != "DSN-SVM" or base not in rows:
             continue
-        own, theirs = errors(row), errors(rows[base])
-        if own and theirs:
-            paper = GAIN_AT_500 if name.size == 500 else None
-            gain = 100 * (1 - mean(own) / max(mean(theirs), 1e-9))
-            label = f"gain, {name.line.removeprefix('DSN-SVM, ')}, " if name.companions else "gain, "
-            label += f"{name.size:,} digits"
-            found.append(reading(replace(name, reading="gain"), label, [gain], "%", paper=paper, base=base))
+        own, theirs = (mean(with_guessing(each)) for each in (row, rows[base]))
+        label = f"gain, {row['row'].removeprefix('DSN-SVM ')}"
+        paper = GAIN_AT_500 if name.size == 500 else None
+        found.append(reading(replace(name, reading="gain"), label, [100 * (1 - own / max(theirs, 1e-9))], "%",
+                             paper=paper, base=base))  # fmt: skip
     return {"rows": found}
+
+
+def with_guessing(row: Mapping[str, Any]) -> list[float]:
+    """Return the test error of every seed; a training that diverged has that of guessing."""
+    return [row["guessing"] if value is None else value for value in row["values"]]
 
 
 def test_errors(run: RunFolder) -> dict[str, Any]:
@@ -134,19 +143,22 @@ def training_error(run: RunFolder) -> dict[str, Any]:
 
 def variances(rows: Rows) -> dict[str, Any]:
     """The variance of each layer's gradient, mean over steps: DSN over CNN, seed by seed; the claim is on the first."""
-    dsn, cnn = (next((name for name in rows if name.method.startswith(kind)), None) for kind in ("DSN", "CNN"))
-    if dsn is None or cnn is None:
+    cnn = next((name for name in rows if name.method.startswith("CNN")), None)
+    if cnn is None:
         return {}
-    pairs = list(zip(measured(rows[dsn], "variances"), measured(rows[cnn], "variances"), strict=False))
-    read, bars = [], {}
-    for layer in pairs[0][0] if pairs else ():
-        ratios = [ours[layer] / theirs[layer] for ours, theirs in pairs]
-        name = replace(dsn, reading="variance", layer=layer)
-        paper = VARIANCE_RATIO if layer == FIRST else None
-        label = f"variance of {layer}'s gradient, DSN over CNN"
-        read.append(reading(name, label, ratios, "times", paper=paper, base=cnn))
-        bars[layer] = {"DSN over CNN": mean(ratios)}
-    if not pairs or at_chance(rows[cnn]["mean"], rows[cnn]["guessing"]):
+    read: list[dict[str, Any]] = []
+    bars: dict[str, dict[str, float]] = {}
+    for dsn in [name for name in rows if name.method.startswith("DSN")]:
+        pairs = list(zip(measured(rows[dsn], "variances"), measured(rows[cnn], "variances"), strict=False))
+        words = f", alpha {dsn.alpha:g}" if dsn.alpha is not None else ""
+        for layer in pairs[0][0] if pairs else ():
+            ratios = [ours[layer] / theirs[layer] for ours, theirs in pairs]
+            paper = VARIANCE_RATIO if layer == FIRST else None
+            label = f"variance of {layer}'s gradient, DSN over CNN{words}"
+            read.append(reading(replace(dsn, reading="variance", layer=layer), label, ratios, "times", paper=paper,
+                                base=cnn))  # fmt: skip
+            bars.setdefault(layer, {})[f"DSN over CNN{words}"] = mean(ratios)
+    if not bars or at_chance(rows[cnn]["mean"], rows[cnn]["guessing"]):
         return {"rows": read}  # ratios to a net that did not learn are not drawn
     figure = {"kind": "bars", "y": "variance of the gradient, DSN over CNN", "bars": bars, "level": 1.0}
     return {"rows": read, "figure": figure}
@@ -169,28 +181,29 @@ def maps(rows: Rows) -> dict[str, Any]:
     read, folders = [], []
     for name, row in rows.items():
         if probes := measured(row, "probe"):
-            label = f"{name.method}, linear probe on {FIRST}"
+            words = f"{name.method}, alpha {name.alpha:g}" if name.alpha is not None else name.method
+            label = f"{words}, linear probe on {FIRST}"
             read.append(reading(replace(name, reading="probe", layer=FIRST), label, probes, "% test error"))
             folders.append(measured(row, "run")[0])
     return {"rows": read, "figure": {"kind": "maps", "runs": folders}}
 
 
 def spread(rows: Rows) -> dict[str, Any]:
-    """Robustness in two numbers per method: the mean error over the grid, and how many rates are within twice the best.
+    """Robustness in two numbers per method: how far the error is above the method's own best, over the grid of rates.
 
-    A training that diverged has the error of guessing.
+    The geometric mean of error over best error, and how many rates are within twice the best. A training that diverged
+    has the error of guessing.
     """
     by_line: dict[RowId, list[float]] = {}
     for name, row in rows.items():
-        values = [row["guessing"] if value is None else value for value in row["values"]]
-        by_line.setdefault(replace(name, lr=None), []).append(mean(values))
-    best = min(value for values in by_line.values() for value in values)
+        by_line.setdefault(replace(name, lr=None), []).append(mean(with_guessing(row)))
     read = []
     for line, values in by_line.items():
-        read.append(
-            reading(replace(line, reading="mean"), f"{line.line}, mean over the rates", [mean(values)], "% test error")
-        )
+        words, best = f"{line.method} ({line.loss})" if line.loss else line.method, max(min(values), LEAST)
+        above = exp(mean(log(max(value, LEAST) / best) for value in values))
+        label = f"{words}, error over its own best, mean over the rates"
+        read.append(reading(replace(line, reading="above best"), label, [above], "times"))
         within = sum(value <= 2 * best for value in values)
-        name, unit = replace(line, reading="good rates"), f"of {len(values)}"
-        read.append(reading(name, f"{line.line}, rates within twice the best error", [within], unit))
+        read.append(reading(replace(line, reading="good rates"), f"{words}, rates within twice its own best error",
+                            [within], f"of {len(values)}"))  # fmt: skip
     return {"rows": read}

@@ -31,7 +31,7 @@ def told_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> Entr
     measure: what else to read off each run that has ended.
     """
     ended = [result for result in outcome.results if "error" in result]
-    values = [result["error"] for result in ended]
+    values = outcome.errors  # a training that diverged counts as guessing
     taps = ended[0]["companions"] if ended else {}
     runs = [RunFolder(job.folder) for job in outcome.jobs]
     told = {
@@ -40,15 +40,18 @@ def told_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> Entr
         "unit": "% test error",
         "paper": row.paper,
         "values": [result.get("error") for result in outcome.results],
-        "mean": mean(values) if values else None,
+        "mean": mean(values),
         "deviation": stdev(values) if len(values) > 1 else None,
         "seeds": [job.config.run.seed for job in outcome.jobs],
-        "diverged": len(outcome.results) - len(values),
+        "diverged": len(outcome.results) - len(ended),
         "differs": row.differs,
         "guessing": guessing(outcome.config),
         "chosen_on": chosen_on(row) | looked_further(outcome),
         "choice": outcome.choice,
         "search": {choice: round(mean(errors), 3) for choice, errors in outcome.search.items()},
+        "edges": list(outcome.edges),
+        "search_diverged": dict(outcome.diverged),
+        "choosing_seconds": round(outcome.choosing_seconds, 1),
         "companions": {tap: mean(result["companions"][tap] for result in ended) for tap in taps},
         "seconds": [result.get("seconds", 0.0) for result in outcome.results],
         "threads": [run.environment["threads"] for run in runs],

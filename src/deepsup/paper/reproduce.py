@@ -10,15 +10,16 @@ import torch
 
 from deepsup.errors import ConfigError, RunError, nearest
 from deepsup.io import write_whole
-from deepsup.paper.plan import Plan, Row, check_preset, in_one_precision, smoked, with_seeds
+from deepsup.paper.plan import Plan, Row, check_preset, in_one_precision, minutes, smoked, with_seeds
 from deepsup.paper.provenance import history
 from deepsup.paper.record_rows import Entry, environment_here, taken, told_row
 from deepsup.paper.row_id import RowId
-from deepsup.paper.targets import Target, find_target
+from deepsup.paper.targets import TARGETS, Target, find_target
 from deepsup.paper.theory import study
+from deepsup.paper.verdicts import compare_rows
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import train
-from deepsup.trainer.studies import EXTENSIONS, Engine, Watcher, paired, pool, run_study
+from deepsup.trainer.studies import EXTENSIONS, Engine, Watcher, pool, run_study
 
 THEORY = "Theory: the lemmas and the theorem, simulated"
 
@@ -104,6 +105,20 @@ def plan_of(name: str, preset: str, out: Path, seeds: int | None = None) -> Plan
     return with_seeds(smoked(plan, out) if preset == "smoke" else plan, seeds)
 
 
+def listed() -> dict[str, dict[str, Any]]:
+    """Return target -> its title, and about how many minutes it takes on two cores under each preset."""
+    return {
+        **{
+            name: {
+                "title": target.title,
+                "minutes": {preset: round(minutes(plan_of(name, preset, Path()))) for preset in ("cpu", "paper")},
+            }
+            for name, target in TARGETS.items()
+        },
+        "theory": {"title": THEORY, "minutes": {"cpu": 2, "paper": 20}},
+    }
+
+
 def trained_bodies(
     name: str,
     preset: str,
@@ -138,12 +153,13 @@ def trained_bodies(
 
 
 def rows_named(plan: Plan, names: Sequence[str]) -> set[RowId]:
-    """Return the rows of a plan with these methods or labels; all, if no name is given."""
-    known = dict.fromkeys(word for row in plan.rows for word in (row.id.method, row.method.name))
+    """Return the rows of a plan with these methods, labels or parts of labels; all, if no name is given."""
+    words = {row.id: {row.id.method, row.method.name, *row.method.name.split(", ")} for row in plan.rows}
+    known = dict.fromkeys(word for each in words.values() for word in sorted(each))
     for name in names:
         if name not in known:
             raise ConfigError(f"no row {name!r}; {nearest(name, known)}")
-    return {row.id for row in plan.rows if not names or {row.id.method, row.method.name} & set(names)}
+    return {row for row, each in words.items() if not names or each & set(names)}
 
 
 def check_kept(earlier: Mapping[str, Any], kept: Set[RowId]) -> None:
@@ -168,20 +184,19 @@ def body_of(target: Target, name: str, plan: Plan, rows: Mapping[RowId, Entry]) 
         "rows": list(entries.values()),
         "missing": [row.method.name for row in plan.rows if row.id not in rows],
         "readings": more.get("rows", []),
-        "tests": [compared(entries, *pair) for pair in plan.pairs if set(pair) <= entries.keys()],
+        "tests": [
+            compared({"rows": list(entries.values())}, *pair) for pair in plan.pairs if set(pair) <= entries.keys()
+        ],
         "figure": more.get("figure") or figure_of(plan, ended, list(entries.values())),
         "training_minutes": round(sum(sum(entry["seconds"]) for entry in entries.values()) / 60, 1),
     }
 
 
-def compared(rows: Mapping[RowId, Mapping[str, Any]], ours: RowId, theirs: RowId) -> dict[str, Any]:
-    """Return the paired difference of two rows over the seeds that ended in both; below 0, the first is better."""
-    first, second = rows[ours], rows[theirs]
-    both = zip(first["values"], second["values"], strict=False)
-    pairs = [(a, b) for a, b in both if a is not None and b is not None]
-    found = paired([a for a, _ in pairs], [b for _, b in pairs]) if pairs else dict.fromkeys(("mean", "interval", "p"))
-    names = {"ours": ours.to_dict(), "theirs": theirs.to_dict(), "test": f"{first['row']} - {second['row']}"}
-    return {**names, "n": len(pairs), **found}
+def compared(record: Mapping[str, Any], ours: RowId, theirs: RowId) -> dict[str, Any]:
+    """Return the ratio of two rows' errors, seed by seed; below 1, the first is better."""
+    first, second = (next(row["row"] for row in record["rows"] if RowId.of(row) == name) for name in (ours, theirs))
+    names = {"ours": ours.to_dict(), "theirs": theirs.to_dict(), "test": f"{first} / {second}"}
+    return {**names, **(compare_rows(record, ours, theirs) or {})}
 
 
 def figure_of(plan: Plan, ended: Sequence[Row], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -31,6 +31,9 @@ class RowId:
     """Number of training images."""
     lr: float | None = None
     epochs: int | None = None
+    width: float | None = None
+    """Of the net, relative to the published one."""
+    alpha: float | None = None
     reading: str = ""
     """What was read off the runs; empty: their test error."""
     layer: str = ""

@@ -1,21 +1,18 @@
 """Every target by its name: what it trains, and what is read off the runs beyond their test errors."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from deepsup.errors import ConfigError, nearest
-from deepsup.paper import readings
+from deepsup.paper import budget_curves, paper_targets, readings
 from deepsup.paper.companion_targets import companions, effects
 from deepsup.paper.control_targets import controls
 from deepsup.paper.dense_targets_study import dense
 from deepsup.paper.fast_targets import FAST, fast, few
 from deepsup.paper.plan import Plan
 from deepsup.paper.printed import TABLES
-from deepsup.paper.size_targets import lenet_sizes, sizes
-from deepsup.paper.study_targets import cifar_pair, course, hinges, pretraining, robustness
-from deepsup.paper.table_targets import table
 from deepsup.paper.tuning_targets import tuning
 from deepsup.paper.when_targets import when
 
@@ -38,21 +35,30 @@ class Target:
     """What ``read`` needs of each run beyond its test error."""
 
 
-STUDIES = {
-    "fig2a": Target("Fig. 2a: test error of the four methods over training", course, readings.course,
-                    readings.test_errors),
-    "fig2c": Target("Fig. 2c: training and test error of CNN and DSN", course, readings.generalisation,
-                    readings.training_error),
-    "robustness": Target("Error over a grid of learning rates", robustness, readings.spread),
-    "pretraining": Target("Greedy pre-training against joint training", pretraining),
-    "l1-l2": Target("The plain hinge (L1) against the squared one (L2)", hinges),
-}  # fmt: skip
-"""Studies on digits, each on two nets."""
 TARGETS = {
-    "fig2b-nin": Target("Fig. 2b: test error against the number of training digits, NIN", sizes, readings.gains),
-    "fig2b": Target(
-        "Fig. 2b on a LeNet: test error against the number of training digits", lenet_sizes, readings.gains
+    "fig2b-nin": Target("Fig. 2b: test error against the number of training digits", paper_targets.sizes,
+                        readings.gains),
+    "budget": Target("Faster or better? Test error over the number of epochs, 500 digits", paper_targets.budget,
+                     budget_curves.distances),
+    "cifar10-augmented": Target(TABLES["cifar10-augmented"].title, partial(paper_targets.table, "cifar10-augmented")),
+    "budget-cifar10": Target("Faster or better? Test error over the number of epochs, CIFAR-10, shifts and flips",
+                             paper_targets.cifar_budget, budget_curves.distances),
+    **{name: Target(TABLES[name].title, partial(paper_targets.table, name))
+       for name in ("cifar10", "svhn", "cifar100", "mnist")},
+    "fig2a-nin": Target("Fig. 2a: test error of the four methods over training, MNIST", paper_targets.course,
+                        readings.course, readings.test_errors),
+    "fig2c-nin": Target("Fig. 2c: training and test error of CNN and DSN, MNIST", paper_targets.course,
+                        readings.generalisation, readings.training_error),
+    "robustness-nin": Target("Error over a grid of learning rates, 500 digits", paper_targets.robustness,
+                             readings.spread),
+    "pretraining-nin": Target("Greedy pre-training against joint training, 500 digits", paper_targets.pretraining),
+    "l1-l2-nin": Target("The plain hinge (L1) against the squared one (L2), 500 digits", paper_targets.hinges),
+    "gradient-variance": Target(
+        "The variance of the first convolution's gradient, DSN over CNN, CIFAR-10", paper_targets.first_layer,
+        readings.variances, readings.gradient_variances,
     ),
+    "fig3": Target("Fig. 3: feature maps of the first convolution, CIFAR-10", paper_targets.first_layer, readings.maps,
+                   readings.probed),
     "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),
     "when-companions": Target(
         "Which companions help: weak and flat ones, choice by choice, NIN of half width, 500 digits", companions,
@@ -62,18 +68,8 @@ TARGETS = {
     "when-controls": Target(
         "What else could explain that companions help: a plain net of 12 layers under controls, MNIST", controls
     ),
-    **{f"{name}-nin": replace(study, title=f"{study.title}, NIN, MNIST") for name, study in STUDIES.items()},
-    **{name: replace(study, title=f"{study.title}, a LeNet, MNIST", plan=partial(study.plan, lenet=True))
-       for name, study in STUDIES.items()},
-    "gradient-variance": Target(
-        "The variance of the first convolution's gradient, DSN over CNN, CIFAR-10", cifar_pair, readings.variances,
-        readings.gradient_variances,
-    ),
-    "fig3": Target("Fig. 3: feature maps of the first convolution, CIFAR-10", cifar_pair, readings.maps,
-                   readings.probed),
-    **{name: Target(printed.title, partial(table, name)) for name, printed in TABLES.items()},
-    **{name: Target(f"{TABLES[table_].title}, by the recipe {name}", partial(fast, name))
-       for name, table_ in FAST.items()},
+    **{name: Target(f"{TABLES[table].title}, by the recipe {name}", partial(fast, name))
+       for name, table in FAST.items()},
     "dense": Target("Segmentation: how masks meet side outputs of a lower resolution, scenes of small digits", dense),
     "fast-few": Target("Companions on the net fast with few images, CIFAR-10", few),
 }  # fmt: skip

@@ -8,18 +8,18 @@ from typing import Any
 
 from deepsup.errors import RunError
 from deepsup.paper.fast_targets import WITH, WITHOUT
+from deepsup.paper.own_claims import OWN_CLAIMS
 from deepsup.paper.plan import minutes
-from deepsup.paper.recipe_claims import RECIPE_CLAIMS
 from deepsup.paper.reproduce import plan_of
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import TARGETS
-from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_REPRODUCED, NOT_RUN, PARTLY, REPRODUCED
+from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_JUDGED, NOT_REPRODUCED, PARTLY, REPRODUCED
 from deepsup.paper.when_targets import NORMS
 
 STUDIES_OF_WHEN = ("when", "when-companions", "when-tuning", "when-controls", "fast-few")
 WORDS = {
     REPRODUCED: "Shown", PARTLY: "Shown in part", NOT_REPRODUCED: "Not shown", NOT_COMPARABLE: "Not comparable",
-    NOT_RUN: "Not run to the end",
+    NOT_JUDGED: "Not run to the end",
 }  # fmt: skip
 """Verdict -> how this page says it: these are questions of ours, not claims of the paper."""
 Records = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -39,7 +39,7 @@ def study_text(name: str, record: Mapping[str, Any] | None, results: Path) -> st
         hours = minutes(plan_of(name, "cpu", Path())) / 60
         command = f"`deepsup reproduce {name} --jobs 2 --results {results.name}`"
         return f"{title} Not run yet: {command}, about {hours:.1f} hours on two cores."
-    judged = [(claim.what, *claim.judge(record)) for claim in RECIPE_CLAIMS if claim.target == name]
+    judged = [(claim.what, *claim.judge(record)) for claim in OWN_CLAIMS if claim.target == name]
     lines = [f"- {what}: {found or 'not run'}. **{WORDS[verdict]}.**" for what, found, verdict in judged]
     picture = f"{name}-cpu.png"
     figure = [f"![{record['title']}](../{results.name}/{picture})"] if (results / picture).is_file() else []

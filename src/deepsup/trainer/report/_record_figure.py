@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from deepsup.trainer.report._budget_figure import draw_budgets
 from deepsup.trainer.report._insight_figures import draw_maps
 from deepsup.trainer.report._read import read_run
 from deepsup.trainer.report._style import CYCLE, WIDTH, Drawing, look, mark, number, tidy
@@ -28,6 +29,8 @@ def draw_record(record: Mapping[str, Any], folder: Path) -> Path | None:
     match record["figure"]["kind"]:
         case "maps":
             drawing = draw_feature_maps(record, folder.parents[1])  # runs lie beside the folder of the records
+        case "budgets":
+            drawing = draw_budgets(record)
         case "lines":
             drawing = draw_panels(record, [record["figure"]])
         case "panels":

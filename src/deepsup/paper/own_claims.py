@@ -1,9 +1,8 @@
-"""What our own recipes are to show, and the verdict that the records give on each."""
+"""What our own recipes and studies are to show, and the judge of each."""
 
 from dataclasses import replace
 from functools import partial
 
-from deepsup.paper.claim_rules import Cases, helped
 from deepsup.paper.companion_targets import FACTORS, combinations
 from deepsup.paper.companion_targets import id_of as companion_id
 from deepsup.paper.control_targets import CONTROLS, id_of
@@ -15,35 +14,35 @@ from deepsup.paper.verdicts import (
     NOT_REPRODUCED,
     REPRODUCED,
     UNKNOWN,
+    Cases,
     Claim,
     Judged,
     Record,
-    better,
-    difference,
+    all_or_some,
+    compare_rows,
+    errors_of,
     estimate,
     find_row,
-    find_test,
-    in_all_or_some,
+    helped,
+    ratio_words,
 )
 from deepsup.paper.when_targets import DEPTH, DEPTHS, NORMS, OPTIMIZERS, SIZE, SIZES
-from deepsup.trainer.studies import paired
+from deepsup.trainer.studies import excludes, mean_test
 
 TUNING_SIZES = tuple(CLASSES * each for each in PER_CLASS)
 
 
 def fast_error(name: str, record: Record) -> Judged:
-    """Judge the error of a fast recipe by the paper's, and by the minutes that a run took."""
-    row = find_row(record, RowId(WITH))
+    """Judge the error of a fast recipe, which has no companions, by the paper's DSN, and by the minutes of a run."""
+    row, supervised = find_row(record, RowId(WITHOUT)), find_row(record, RowId(WITH))
     if row is None:
         return UNKNOWN
     longest = max(row["seconds"]) / 60
-    told = f"{estimate(row['values'])}, {longest:.0f} minutes"
-    if (plain := find_row(record, RowId(WITHOUT))) is not None:
-        told += f"; without companions {estimate(plain['values'])}"
-    if (test := find_test(record, RowId(WITH), RowId(WITHOUT))) is not None:
-        told += f", difference {difference(test)}"
-    good = row["mean"] <= row["paper"] and longest < MINUTES[name]
-    return Judged(told, REPRODUCED if good else NOT_REPRODUCED)
+    words = f"{estimate(errors_of(row))}, {longest:.0f} minutes"
+    if supervised is not None and (test := compare_rows(record, RowId(WITH), RowId(WITHOUT))) is not None:
+        words += f"; companions change it by {ratio_words(test)}"
+    good = row["mean"] <= TABLES[FAST[name]].rows["DSN-SVM"][0] and longest < MINUTES[name]
+    return Judged(words, REPRODUCED if good else NOT_REPRODUCED)
 
 
 def paper_choices(record: Record) -> Judged:
@@ -52,10 +51,13 @@ def paper_choices(record: Record) -> Judged:
     values = {factor: row["values"] for factor, row in rows.items() if row is not None and len(row["values"]) > 1}
     if len(values) < len(FACTORS):
         return UNKNOWN
-    tests = {factor: {**paired(each, [0.0] * len(each)), "n": len(each)} for factor, each in values.items()}
-    told = "; ".join(f"{list(FACTORS[factor])[1]} instead of {next(iter(FACTORS[factor]))}: {difference(test)}"
-                     for factor, test in tests.items())  # fmt: skip
-    return Judged(told, in_all_or_some([better(test) for test in tests.values()]))
+    tests = {factor: mean_test(each) for factor, each in values.items()}
+    words = "; ".join(
+        "{} instead of {}: {:+.2f} points (95 % {:+.2f} to {:+.2f})".format(
+            list(FACTORS[factor])[1], next(iter(FACTORS[factor])), test["mean"], *test["interval"]
+        ) for factor, test in tests.items()
+    )  # fmt: skip
+    return Judged(words, all_or_some([test["mean"] < 0 and excludes(test["interval"], 0) for test in tests.values()]))
 
 
 def beside_none(name: RowId) -> tuple[RowId, RowId]:
@@ -82,27 +84,24 @@ COMBINED: Cases = {name: (companion_id(name), companion_id(WITHOUT)) for name in
 WHOSE = {"": "Default companions", "flat": "Flat companions", "printed": "Companions as printed"}
 KINDS = (("none", ""), ("none", "flat"), ("none", "printed"), ("batch", ""))
 """Norm layers and companions of the rows of ``when``."""
-LEARNS = "wherever the net without them learns"
-INTERVAL = "the 95 % interval of the paired difference lies below 0"
-RECIPE_CLAIMS = (
-    *(Claim(f"The recipe {name} has DSN's error on {TABLES[FAST[name]].title}, on two CPU cores",
-            f"{TABLES[FAST[name]].rows['DSN-SVM'][0]} %", name, partial(fast_error, name),
-            f"mean error at or below the paper's, every run under {minutes} minutes")
+OWN_CLAIMS = (
+    *(Claim(f"The recipe {name} has at most DSN's error on {TABLES[FAST[name]].title}, on two CPU cores, in under "
+            f"{minutes} minutes", f"{TABLES[FAST[name]].rows['DSN-SVM'][0]} %", name, partial(fast_error, name),
+            "number")
       for name, minutes in MINUTES.items()),
-    Claim("Companions lower the error of the net fast with few images", "", "fast-few", partial(helped, AT_FEW),
-          f"{INTERVAL}, at {' and '.join(f'{size:,}' for size in FEW)} images; partly: at some"),
+    Claim("Companions lower the error of the net fast with few images", "", "fast-few", partial(helped, AT_FEW)),
     *(Claim(f"{WHOSE[of]} lower the error of plain nets at every depth, {NORMS[norm]}, {optimizer}", "", "when",
-            partial(helped, at_depths(optimizer, norm, of)), f"{INTERVAL}, {LEARNS}; partly: at some depths")
+            partial(helped, at_depths(optimizer, norm, of)))
       for optimizer in OPTIMIZERS for norm, of in KINDS),
     *(Claim(f"{WHOSE[of]} lower the error of a plain net of {DEPTH} layers at every number of images, {NORMS[norm]}",
-            "", "when", partial(helped, at_sizes(norm, of)), f"{INTERVAL}, {LEARNS}; partly: at some numbers")
+            "", "when", partial(helped, at_sizes(norm, of)))
       for norm, of in KINDS if of != "printed"),
     Claim("Companions lower the error of NIN of half width with 500 digits, whichever they are", "", "when-companions",
-          partial(helped, COMBINED), f"{INTERVAL}, for every combination; partly: for some"),
+          partial(helped, COMBINED)),
     Claim("The paper's side of each choice lowers the error of NIN of half width more than the other side", "",
-          "when-companions", paper_choices, f"{INTERVAL}, seed by seed, mean over the others; partly: of some choices"),
+          "when-companions", paper_choices),
     Claim("Companions lower the error of a trained net that is tuned on few images of other classes", "",
-          "when-tuning", partial(helped, TUNED), f"{INTERVAL}, {LEARNS}; partly: at some numbers of images"),
+          "when-tuning", partial(helped, TUNED)),
     Claim("Flat companions lower the error of a plain net more than each control does", "", "when-controls",
-          partial(helped, CONTROLLED), f"{INTERVAL}, against every control that learns; partly: against some"),
+          partial(helped, CONTROLLED)),
 )  # fmt: skip
