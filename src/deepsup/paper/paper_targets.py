@@ -22,7 +22,7 @@ RATES = (0.01, 0.03, 0.1)
 SEARCH_SEEDS = 3
 FORMS = {"one-vs-rest": "squared_hinge_ovr", "multiclass": "squared_hinge"}
 """The squared hinge of the authors' code, which made the paper's numbers, and the one that the paper prints."""
-SCALE: dict[str, Any] = {}
+SCALE: dict[str, Any] = {"balance": "softmax"}
 """The losses on the scale of softmax."""
 FLAT_STRONG: dict[str, Any] = {**FLAT, "decay_by": "step", "alpha": (1.0,), "schedule": "linear", "head_lr": 0.01}
 """The paper's companions, flat and linear, with what it leaves open: alpha 1 that falls to 0, and a hundredth of the
@@ -201,7 +201,7 @@ def table_base(name: str, preset: str) -> tuple[Config, Config]:
     """Return the config that all rows of the paper's net share, and the full protocol that it is cut down from."""
     full = find_recipe(TABLES[name].rows["DSN-SVM"][1]).replace(tensorboard=False)
     config = full.replace(
-        network_options={"init": "he"}, anneal="triangular", anneal_at=(), norms=False, balance=1.0, lr=RATES[1],
+        network_options={"init": "he"}, anneal="triangular", anneal_at=(), norms=False, lr=RATES[1],
         gradient_every=0, **{**GRID_STRONG, **SCALE}, taps=("network",),
     )  # fmt: skip
     if preset == "paper":

@@ -31,7 +31,7 @@ Written from the records in `results/` by `deepsup reproduce summary`, not by ha
 FIRST_PROTOCOL = """
 ## The first protocol
 
-The records in [results/first-protocol](results/first-protocol), of November 2026, answer no claim any more: hinge losses started at learning rates at which they cannot learn, tables had a twin only under softmax and ended at 58 % error, greedy nets were fine-tuned at a twentieth of the rate. They can be read and repeated (`--results results/first-protocol`).
+The records in `results/first-protocol/`, of November 2026, answer no claim any more: hinge losses started at learning rates at which they cannot learn, tables had a twin only under softmax and ended at 58 % error, greedy nets were fine-tuned at a twentieth of the rate. They can be read and repeated (`--results results/first-protocol`).
 """  # noqa: E501 - one paragraph per line
 Records = Mapping[tuple[str, str], Mapping[str, Any]]
 
