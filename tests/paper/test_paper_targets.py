@@ -80,6 +80,9 @@ def test_a_rate_is_judged_by_a_quarter_of_the_epochs_but_enough_steps() -> None:
     assert trials == {15: 15, 30: 30, 60: 38, 240: 60}  # 750 steps are 38 epochs of 20
     whole = trial(Config(data="cifar10", batch_size=64, epochs=20))
     assert (whole.data.train_size, whole.run.epochs) == (10_000, 5)
+    assert trial(Config(data="cifar10", batch_size=64, epochs=3)) == whole.replace(
+        epochs=5
+    )  # 3 epochs have 2,344 steps
     assert trial(Config(data="cifar10", batch_size=128, epochs=400)).run.epochs == 100
 
 
@@ -98,6 +101,16 @@ def test_both_forms_of_the_hinge_are_tried_and_the_most_important_rows_come_firs
     for row in half:
         for config in row.method.choices.values():
             assert config.run.epochs * config.data.train_size == 1200 * config.run.batch_size
+
+
+def test_rows_that_differ_in_their_epochs_alone_share_their_trials() -> None:
+    """What is filed under one name is the same training."""
+    for target in ("budget", "budget-cifar10", "fig2b-nin", "cifar10-augmented"):
+        trials: dict[str, Config] = {}
+        for row in plan(target).rows:
+            first = next(iter(row.method.choices.values()))
+            assert trials.setdefault(row.method.trial_name, row.method.trial(first)) == row.method.trial(first)
+    assert len({row.method.trial_name for row in plan("budget-cifar10").rows}) == 2
 
 
 def test_budgets_share_runs_with_fig2b_and_the_table() -> None:

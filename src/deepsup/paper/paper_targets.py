@@ -45,11 +45,12 @@ SVM = ("CNN-SVM", "DSN-SVM")
 def trial(config: Config, least_steps: int = 750) -> Config:
     """Return the run that judges a rate: a quarter of the epochs, on at most 10,000 images, but enough steps to learn.
 
-    Where a quarter has fewer than ``least_steps``, as many epochs as these take, at most all of them.
+    Where a quarter has fewer than ``least_steps``, as many epochs as these take, at most the steps of the whole run.
     """
-    size = min(config.data.train_size or KNOWN[config.data.source].counts["train"], 10_000)
-    enough = ceil(least_steps * config.run.batch_size / size)
-    epochs = min(config.run.epochs, max(ceil(config.run.epochs / 4), enough))
+    images = config.data.train_size or KNOWN[config.data.source].counts["train"]
+    size = min(images, 10_000)
+    enough, most = ceil(least_steps * config.run.batch_size / size), ceil(config.run.epochs * images / size)
+    epochs = min(most, max(ceil(config.run.epochs / 4), enough))
     return config.replace(train_size=size, epochs=epochs, test_every=0, gradient_every=0)
 
 
@@ -66,8 +67,11 @@ def label(method: str, form: str, config: Config, *more: str) -> str:
 
 
 def chosen(name: str, config: Config, seeds: int, searches: int = SEARCH_SEEDS) -> Method:
-    """Return a method whose rate is chosen from the grid."""
-    return Method(name, at(config, RATES), seeds, searches, trial=trial)
+    """Return a method whose rate is chosen from the grid; rows that differ in their epochs alone share their trials."""
+    short = trial(config)
+    whole = "" if short.data.train_size == config.data.train_size else f" of {short.data.train_size}"
+    shared = f"{name.removesuffix(f', {config.run.epochs} epochs')}, {short.run.epochs} epochs{whole}"
+    return Method(name, at(config, RATES), seeds, searches, trial=trial, trial_name=shared)
 
 
 def digits_differ(config: Config) -> str:

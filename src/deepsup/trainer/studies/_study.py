@@ -33,6 +33,8 @@ class Method:
     """Turns a config into a cheaper one to choose by, such as ``quarter``."""
     start: Config | None = None
     """The run that each of its runs starts from: trained once per seed, also for other methods that start from it."""
+    trial_name: str = ""
+    """What the trials are filed under, if not the method's name: methods with the same trials can share them."""
 
 
 @dataclass(frozen=True)
@@ -300,7 +302,12 @@ def search_jobs(method: Method, folder: Path) -> Iterator[Job]:
         trial = held_out(method.trial(config))
         for seed in range(trial.run.seed, trial.run.seed + method.searches):
             candidate = started(method, trial.replace(validate_every=0, seed=seed), folder)
-            yield Job(method.name, choice, candidate, folder / "search" / f"{slug(method.name)}-{choice}-seed{seed}")
+            yield Job(
+                method.name,
+                choice,
+                candidate,
+                folder / "search" / f"{slug(method.trial_name or method.name)}-{choice}-seed{seed}",
+            )
 
 
 def held_out(config: Config, spare: int = 5000) -> Config:
