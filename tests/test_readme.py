@@ -13,8 +13,7 @@ import torchvision
 from torch import nn
 
 from deepsup import Objective, supervise
-from deepsup.paper.row_id import RowId
-from deepsup.paper.when_targets import WITH, WITHOUT
+from deepsup.paper.row_id import WITH, WITHOUT, RowId
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,12 +10,12 @@ import pytest
 from deepsup.cli import main
 from deepsup.errors import ConfigError, RunError
 from deepsup.paper import minutes, plan_of, read_record, repeat, reproduce
-from deepsup.paper.fast_targets import FAST, FEW, MINUTES, WITH, WITHOUT
+from deepsup.paper.own_targets import FAST, FEW, MINUTES
 from deepsup.paper.plan import differences, seconds
 from deepsup.paper.printed import TABLES
-from deepsup.paper.record_rows import told_row, what_counts
+from deepsup.paper.record_rows import record_row, what_counts
 from deepsup.paper.reproduce import compared
-from deepsup.paper.row_id import RowId
+from deepsup.paper.row_id import WITH, WITHOUT, RowId
 from deepsup.paper.targets import NAMES, TARGETS
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT_COMPANIONS, PRINTED, RECIPES
@@ -125,7 +125,7 @@ def test_a_training_that_diverges_is_a_result() -> None:
     row = plan_of("robustness-nin", "cpu", Path()).rows[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deepsup.trainer.runs._folder.RunFolder.environment", {"threads": 1})
-        told = told_row(row, outcome)
+        told = record_row(row, outcome)
     assert told["values"] == [3.0, None, 5.0]
     assert (told["mean"], told["diverged"], told["companions"]) == (4.0, 1, {"conv1": 9.0})
     assert told["deviation"] == pytest.approx(2**0.5)

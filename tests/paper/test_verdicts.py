@@ -10,10 +10,9 @@ import pytest
 from scipy import stats
 
 from deepsup.errors import RunError
-from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.own_claims import OWN_CLAIMS
 from deepsup.paper.paper_claims import PAPER_CLAIMS, verdict
-from deepsup.paper.row_id import RowId
+from deepsup.paper.row_id import WITH, WITHOUT, RowId
 from deepsup.paper.targets import NAMES
 from deepsup.paper.verdicts import (
     CORRECTED,

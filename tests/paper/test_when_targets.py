@@ -9,16 +9,14 @@ import pytest
 
 from deepsup.errors import RunError
 from deepsup.paper import plan_of
-from deepsup.paper.companion_targets import combinations, effects
-from deepsup.paper.companion_targets import id_of as companion_id
-from deepsup.paper.control_targets import CONTROLS, COST, DECAYS, LONGER, SHUFFLED
-from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.own_claims import OWN_CLAIMS
+from deepsup.paper.readings import effects
 from deepsup.paper.reproduce import repeat, reproduce
-from deepsup.paper.row_id import RowId
+from deepsup.paper.row_id import WITH, WITHOUT, RowId
 from deepsup.paper.summary import BEGIN, END, summarise
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_JUDGED, NOT_REPRODUCED, PARTLY, REPRODUCED
 from deepsup.paper.when_page import errors_table, harm_text, when_block
+from deepsup.paper.when_targets import CONTROLS, COST, DECAYS, LONGER, SHUFFLED, combinations, companion_id
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT_COMPANIONS, WEAK
 from deepsup.trainer.training._build import build_net

@@ -72,12 +72,12 @@ def fraction_of_epochs(ours: Curves, theirs: Curves) -> dict[str, Any] | None:
         return None
     seeds = matrices[0].shape[1]
     draws = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
-    found = []
+    ratios = []
     for draw in draws:
         own, other = (matrix[:, draw].mean(1) for matrix in matrices)
         one = mean_distance(epochs, own, other)
-        found.append(one[0] if one else (-np.inf if own.max() < other.min() else np.inf))
-    low, high = np.quantile(found, [0.025, 0.975], method="nearest") if seeds > 1 else (np.nan, np.nan)
+        ratios.append(one[0] if one else (-np.inf if own.max() < other.min() else np.inf))
+    low, high = np.quantile(ratios, [0.025, 0.975], method="nearest") if seeds > 1 else (np.nan, np.nan)
     ends = [float(np.exp(each)) for each in (low, high)]
     return {
         "fraction": exp(whole[0]),

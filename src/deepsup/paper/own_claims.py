@@ -3,13 +3,9 @@
 from dataclasses import replace
 from functools import partial
 
-from deepsup.paper.companion_targets import FACTORS, combinations
-from deepsup.paper.companion_targets import id_of as companion_id
-from deepsup.paper.control_targets import CONTROLS, id_of
-from deepsup.paper.fast_targets import FAST, FEW, MINUTES, WITH, WITHOUT
+from deepsup.paper.own_targets import FAST, FEW, MINUTES
 from deepsup.paper.printed import TABLES
-from deepsup.paper.row_id import RowId
-from deepsup.paper.tuning_targets import CLASSES, PER_CLASS
+from deepsup.paper.row_id import WITH, WITHOUT, RowId
 from deepsup.paper.verdicts import (
     NOT_REPRODUCED,
     REPRODUCED,
@@ -26,7 +22,21 @@ from deepsup.paper.verdicts import (
     helped,
     ratio_words,
 )
-from deepsup.paper.when_targets import DEPTH, DEPTHS, NORMS, OPTIMIZERS, SIZE, SIZES
+from deepsup.paper.when_targets import (
+    CLASSES,
+    CONTROLS,
+    DEPTH,
+    DEPTHS,
+    FACTORS,
+    NORMS,
+    OPTIMIZERS,
+    PER_CLASS,
+    SIZE,
+    SIZES,
+    combinations,
+    companion_id,
+    control_id,
+)
 from deepsup.trainer.studies import excludes, mean_test
 
 TUNING_SIZES = tuple(CLASSES * each for each in PER_CLASS)
@@ -79,7 +89,7 @@ def at_sizes(norm: str, companions: str = "") -> Cases:
 
 AT_FEW: Cases = {f"{size:,} images": beside_none(RowId(WITH, size=size)) for size in FEW}
 TUNED: Cases = {f"{size:,} images": beside_none(RowId(WITH, "fast", size=size)) for size in TUNING_SIZES}
-CONTROLLED: Cases = {f"against {name}": (id_of(WITH), id_of(name)) for name in CONTROLS}
+CONTROLLED: Cases = {f"against {name}": (control_id(WITH), control_id(name)) for name in CONTROLS}
 COMBINED: Cases = {name: (companion_id(name), companion_id(WITHOUT)) for name in combinations() if name != WITHOUT}
 WHOSE = {"": "Default companions", "flat": "Flat companions", "printed": "Companions as printed"}
 KINDS = (("none", ""), ("none", "flat"), ("none", "printed"), ("batch", ""))

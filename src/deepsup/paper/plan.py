@@ -134,12 +134,12 @@ def minutes(plan: Plan) -> float:
 
 def trainings(method: Method) -> list[Config]:
     """Return the configs of all runs of an method; the first choice stands for the one that will be chosen."""
-    tried = (
+    trials = (
         [method.trial(config) for config in method.choices.values()] * method.searches
         if len(method.choices) > 1
         else []
     )
-    return tried + [next(iter(method.choices.values()))] * method.seeds
+    return trials + [next(iter(method.choices.values()))] * method.seeds
 
 
 def seconds(config: Config) -> float:
@@ -161,7 +161,7 @@ def work_of(network: str, channels: int, side: int, options: str) -> int:
     return describe(network, in_channels=channels, image_size=side, **json.loads(options)).multiply_adds
 
 
-def smoked(plan: Plan, folder: Path) -> Plan:
+def smoke_plan(plan: Plan, folder: Path) -> Plan:
     """Return the plan of a few seconds: tiny images, two steps, one seed, the first row of each line of the figure.
 
     Only the first row has settings to choose from.
@@ -173,21 +173,21 @@ def smoked(plan: Plan, folder: Path) -> Plan:
             kept.add(row.id)
             seen |= lines
     groups = [
-        tuple(smoked_row(row, folder, 2 if row is first else 1) for row in group if row.id in kept)
+        tuple(smoke_row(row, folder, 2 if row is first else 1) for row in group if row.id in kept)
         for group in plan.groups
     ]
     return replace(plan, groups=tuple(group for group in groups if group))
 
 
-def smoked_row(row: Row, folder: Path, most: int) -> Row:
+def smoke_row(row: Row, folder: Path, most: int) -> Row:
     """Return a row of the smoke preset, with at most so many choices."""
-    choices = {name: smoked_config(config, folder) for name, config in list(row.method.choices.items())[:most]}
-    start = None if row.method.start is None else smoked_config(row.method.start, folder)
+    choices = {name: smoke_config(config, folder) for name, config in list(row.method.choices.items())[:most]}
+    start = None if row.method.start is None else smoke_config(row.method.start, folder)
     method = replace(row.method, choices=choices, seeds=1, searches=1, trial=lambda config: config, start=start)
     return replace(row, method=method, differs="smoke: 60 embedded digits, two steps; it shows that all runs, no more")
 
 
-def smoked_config(config: Config, folder: Path) -> Config:
+def smoke_config(config: Config, folder: Path) -> Config:
     """Return a config that ends within a second or two."""
     if config.data.source in COMPOSED:
         return config.replace(train_size=16, epochs=1, batch_size=8, limit_steps=2, tensorboard=False, keep=1)
@@ -232,9 +232,9 @@ def differences(config: Config, full: Config) -> str:
         (config.network.name, full.network.name, "the net {}, not {}"),
         (config.network.options.get("width", 1.0), full.network.options.get("width", 1.0), "{} times the width"),
     )
-    said = [words.format(ours, theirs) for ours, theirs, words in facts if ours != theirs]
+    departures = [words.format(ours, theirs) for ours, theirs, words in facts if ours != theirs]
     he = config.network.options.get("init") == "he" != full.network.options.get("init")
-    return "; ".join([*said, *(["He initialization"] if he else [])])
+    return "; ".join([*departures, *(["He initialization"] if he else [])])
 
 
 def at(config: Config, rates: Sequence[float], alphas: Sequence[float] = ()) -> dict[str, Config]:

@@ -63,14 +63,15 @@ def history(target: str) -> dict[str, Any]:
 def chosen_words(record: Mapping[str, Any]) -> str:
     """Say on what the settings of a record were chosen."""
     rows = [row["chosen_on"] for row in record["rows"] if "chosen_on" in row]
-    judged = [each for each in rows if each["candidates"] > 1]
+    choosing = [each for each in rows if each["candidates"] > 1]
     words = [record["settings"]] if record.get("settings") else []
-    if judged:
-        images, counts = sorted({each["images"] for each in judged}), sorted({each["candidates"] for each in judged})
-        held = f"{spanned(images)} held-out training images of {judged[0]['of']}"
-        further = sum("further" in each for each in judged)
+    if choosing:
+        images = sorted({each["images"] for each in choosing})
+        counts = sorted({each["candidates"] for each in choosing})
+        source = f"{spanned(images)} held-out training images of {choosing[0]['of']}"
+        further = sum("further" in each for each in choosing)
         more = f", after looking further in {further} row{'s' * (further > 1)}" if further else ""
-        words.insert(0, f"{held}, {spanned(counts)} candidates per row{more}")
+        words.insert(0, f"{source}, {spanned(counts)} candidates per row{more}")
     elif rows and not words:
         words.append("nothing was chosen")
     return "; ".join(words)

@@ -11,8 +11,9 @@ import torch
 
 from deepsup.insight import measure
 from deepsup.paper.printed import GAIN_AT_500, VARIANCE_RATIO
-from deepsup.paper.row_id import RowId
+from deepsup.paper.row_id import WITHOUT, RowId
 from deepsup.paper.verdicts import at_chance
+from deepsup.paper.when_targets import FACTORS, combinations, companion_id
 from deepsup.trainer.preprocess import to_tensor
 from deepsup.trainer.runs import RunFolder, data_of, inspect, load_model
 
@@ -65,7 +66,7 @@ def gains(rows: Rows) -> dict[str, Any]:
 
     A training that diverged has the error of guessing.
     """
-    found = []
+    read = []
     for name, row in rows.items():
         base = replace(name, method="CNN-Softmax", loss="")
         if name.method != "DSN-SVM" or base not in rows:
@@ -73,9 +74,9 @@ def gains(rows: Rows) -> dict[str, Any]:
         own, theirs = (mean(with_guessing(each)) for each in (row, rows[base]))
         label = f"gain, {row['row'].removeprefix('DSN-SVM ')}"
         paper = GAIN_AT_500 if name.size == 500 else None
-        found.append(reading(replace(name, reading="gain"), label, [100 * (1 - own / max(theirs, 1e-9))], "%",
+        read.append(reading(replace(name, reading="gain"), label, [100 * (1 - own / max(theirs, 1e-9))], "%",
                              paper=paper, base=base))  # fmt: skip
-    return {"rows": found}
+    return {"rows": read}
 
 
 def with_guessing(row: Mapping[str, Any]) -> list[float]:
@@ -94,8 +95,8 @@ def course(rows: Rows) -> dict[str, Any]:
     """Fig. 2a: the test error after every epoch, and when each net comes near the end of its CNN, seed by seed."""
     curves = {name.method: measured(row, "test_errors") for name, row in rows.items()}
     lines = {}
-    for method, found in curves.items():
-        by_epoch = list(zip(*found, strict=False))
+    for method, runs in curves.items():
+        by_epoch = list(zip(*runs, strict=False))
         lines[method] = {
             "x": list(range(1, len(by_epoch) + 1)),
             "y": [mean(each) for each in by_epoch],
@@ -106,10 +107,10 @@ def course(rows: Rows) -> dict[str, Any]:
         base = f"CNN-{method.partition('-')[2]}"
         ends = [curve[-1] for curve in curves.get(base, [])]
         epochs = [first_within(curve, 1.1 * end) for curve, end in zip(curves[method], ends, strict=False)]
-        taken = [
+        spent = [
             spent[epoch - 1] for spent, epoch in zip(measured(rows[RowId(method)], "minutes"), epochs, strict=False)
         ]
-        for unit, values in (("epochs", epochs), ("minutes", taken)):
+        for unit, values in (("epochs", epochs), ("minutes", spent)):
             label = f"{method}, {unit} to within 10 % of the CNN's last error"
             read += [reading(RowId(method, reading=unit), label, values, unit)] if values else []
     return {"rows": read, "figure": {"kind": "lines", "x": "epoch", "y": "test error, %", "lines": lines}}
@@ -137,8 +138,8 @@ def training_error(run: RunFolder) -> dict[str, Any]:
     """Measure a run for Fig. 2c: its error on the images it was trained on, in percent."""
     model = load_model(run)
     part = data_of(run, model.config).train
-    found = measure(model.net, to_tensor(part.images), torch.from_numpy(part.labels), model.normalize)
-    return {"training_error": found.error}
+    answer = measure(model.net, to_tensor(part.images), torch.from_numpy(part.labels), model.normalize)
+    return {"training_error": answer.error}
 
 
 def variances(rows: Rows) -> dict[str, Any]:
@@ -172,8 +173,8 @@ def gradient_variances(run: RunFolder) -> dict[str, Any]:
 
 def probed(run: RunFolder) -> dict[str, Any]:
     """Measure a run for Fig. 3: what a linear probe reads in the first convolution, and where its feature maps are."""
-    found = run.insight if "probes" in run.insight else inspect(run)
-    return {"probe": found["probes"][FIRST]["error"], "run": "/".join(run.folder.parts[-2:])}
+    insight = run.insight if "probes" in run.insight else inspect(run)
+    return {"probe": insight["probes"][FIRST]["error"], "run": "/".join(run.folder.parts[-2:])}
 
 
 def maps(rows: Rows) -> dict[str, Any]:
@@ -206,4 +207,23 @@ def spread(rows: Rows) -> dict[str, Any]:
         within = sum(value <= 2 * best for value in values)
         read.append(reading(replace(line, reading="good rates"), f"{words}, rates within twice its own best error",
                             [within], f"of {len(values)}"))  # fmt: skip
+    return {"rows": read}
+
+
+def effects(rows: Rows) -> dict[str, Any]:
+    """Read what the paper's side of each choice does: its error minus the other's, seed by seed, mean over the rest.
+
+    A seed that diverged with one of the combinations is left out.
+    """
+    errors = {name: rows[companion_id(name)]["values"] for name in combinations() if companion_id(name) in rows}
+    if not errors.keys() >= combinations().keys():
+        return {}
+    complete = [place for place, seed in enumerate(zip(*errors.values(), strict=True)) if None not in seed]
+    read = []
+    for place, (factor, (ours, theirs)) in enumerate(FACTORS.items()):
+        sides = [[errors[name] for name in errors if name != WITHOUT and name.split(", ")[place] == side]
+                 for side in (theirs, ours)]  # fmt: skip
+        values = [mean(each[seed] for each in sides[0]) - mean(each[seed] for each in sides[1]) for seed in complete]
+        label = f"{theirs} instead of {ours}, over all other choices"
+        read.append(reading(RowId(factor, reading="effect"), label, values, "points of test error"))
     return {"rows": read}

@@ -25,16 +25,16 @@ def environment_here() -> dict[str, Any]:
     return environment_now() | {"cpu": torch.backends.cpu.get_cpu_capability()}
 
 
-def told_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> Entry:
+def record_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> Entry:
     """Return one entry: errors over seeds, what was chosen and how, and the config to repeat it with.
 
     measure: what else to read off each run that has ended.
     """
-    ended = [result for result in outcome.results if "error" in result]
+    complete = [result for result in outcome.results if "error" in result]
     values = outcome.errors  # a training that diverged counts as guessing
-    taps = ended[0]["companions"] if ended else {}
+    taps = complete[0]["companions"] if complete else {}
     runs = [RunFolder(job.folder) for job in outcome.jobs]
-    told = {
+    entry = {
         "id": row.id.to_dict(),
         "row": row.method.name,
         "unit": "% test error",
@@ -43,7 +43,7 @@ def told_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> Entr
         "mean": mean(values),
         "deviation": stdev(values) if len(values) > 1 else None,
         "seeds": [job.config.run.seed for job in outcome.jobs],
-        "diverged": len(outcome.results) - len(ended),
+        "diverged": len(outcome.results) - len(complete),
         "differs": row.differs,
         "guessing": guessing(outcome.config),
         "chosen_on": chosen_on(row) | looked_further(outcome),
@@ -52,7 +52,7 @@ def told_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> Entr
         "edges": list(outcome.edges),
         "search_diverged": dict(outcome.diverged),
         "choosing_seconds": round(outcome.choosing_seconds, 1),
-        "companions": {tap: mean(result["companions"][tap] for result in ended) for tap in taps},
+        "companions": {tap: mean(result["companions"][tap] for result in complete) for tap in taps},
         "seconds": [result.get("seconds", 0.0) for result in outcome.results],
         "threads": [run.environment["threads"] for run in runs],
         "made": environment_here(),
@@ -60,9 +60,9 @@ def told_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> Entr
         **started_from(outcome),
     }
     if measure is not None:
-        told["measured"] = [measure(run) if "error" in result else {}
+        entry["measured"] = [measure(run) if "error" in result else {}
                             for run, result in zip(runs, outcome.results, strict=True)]  # fmt: skip
-    return told
+    return entry
 
 
 def recorded_config(config: Config) -> dict[str, Any]:
@@ -94,16 +94,16 @@ def learned(config: Config, error: float) -> bool:
     return not at_chance(error, guessing(config))
 
 
-def taken(plan: Plan, record: Mapping[str, Any], measured: bool) -> dict[RowId, Entry]:
+def rows_that_hold(plan: Plan, record: Mapping[str, Any], measured: bool) -> dict[RowId, Entry]:
     """Return the entries of an earlier record that the plan would train again as they are; others no longer hold.
 
     measured: whether entries need what was read off their runs.
     """
-    found = {RowId.of(entry): {"made": made_on(record), **entry} for entry in record["rows"]}
+    entries = {RowId.of(entry): {"made": made_on(record), **entry} for entry in record["rows"]}
     return {
-        row.id: found[row.id] | {"row": row.method.name, "differs": row.differs, "paper": row.paper}
+        row.id: entries[row.id] | {"row": row.method.name, "differs": row.differs, "paper": row.paper}
         for row in plan.rows
-        if row.id in found and holds(row, found[row.id]) and ("measured" in found[row.id] or not measured)
+        if row.id in entries and holds(row, entries[row.id]) and ("measured" in entries[row.id] or not measured)
     }
 
 
@@ -123,14 +123,14 @@ def holds(row: Row, entry: Entry) -> bool:
         start = Config.recorded(entry["start"]["config"]) if "start" in entry else None
     except (ConfigError, KeyError, TypeError):  # of a version that had other settings
         return False
-    judged = entry["chosen_on"]  # older records hold fewer facts
+    facts = entry["chosen_on"]  # older records hold fewer facts
     return (
         chosen is not None
         and what_counts(given) == what_counts(chosen)
         and start == row.method.start
         and entry["seeds"] == list(range(first.run.seed, first.run.seed + row.method.seeds))
         and (set(row.method.choices) <= set(entry["search"]) or len(row.method.choices) == 1)
-        and all(judged.get(key, fact) == fact for key, fact in chosen_on(row).items() if key != "candidates")
+        and all(facts.get(key, fact) == fact for key, fact in chosen_on(row).items() if key != "candidates")
     )
 
 

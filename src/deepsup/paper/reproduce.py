@@ -10,9 +10,9 @@ import torch
 
 from deepsup.errors import ConfigError, RunError, nearest
 from deepsup.io import write_whole
-from deepsup.paper.plan import Plan, Row, check_preset, in_one_precision, minutes, smoked, with_seeds
+from deepsup.paper.plan import Plan, Row, check_preset, in_one_precision, minutes, smoke_plan, with_seeds
 from deepsup.paper.provenance import history
-from deepsup.paper.record_rows import Entry, environment_here, taken, told_row
+from deepsup.paper.record_rows import Entry, environment_here, record_row, rows_that_hold
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import TARGETS, Target, find_target
 from deepsup.paper.theory import study
@@ -102,7 +102,7 @@ def plan_of(name: str, preset: str, out: Path, seeds: int | None = None) -> Plan
     """Return the rows of a target under a preset."""
     target = find_target(name)
     plan = target.plan("cpu" if preset == "smoke" else preset)
-    return with_seeds(smoked(plan, out) if preset == "smoke" else plan, seeds)
+    return with_seeds(smoke_plan(plan, out) if preset == "smoke" else plan, seeds)
 
 
 def listed() -> dict[str, dict[str, Any]]:
@@ -131,23 +131,23 @@ def trained_bodies(
 ) -> Iterator[dict[str, Any]]:
     """Run the groups of a target one after the other; after each, yield what has come out so far."""
     plan, target = plan_of(name, preset, out, seeds), find_target(name)
-    wanted = rows_named(plan, only)
+    chosen = rows_named(plan, only)
     folder = out / (f"smoke-{plan.runs}" if preset == "smoke" else plan.runs)
     plan = in_one_precision(plan, earlier, folder)
-    rows = {} if earlier is None else taken(plan, earlier, measured=target.measure is not None)
+    rows = {} if earlier is None else rows_that_hold(plan, earlier, measured=target.measure is not None)
     if only and earlier is not None:
-        check_kept(earlier, wanted | rows.keys())
+        check_kept(earlier, chosen | rows.keys())
     with pool(engine, folder) as run_all:
         for place, group in enumerate(plan.groups, 1):
             prefix = f"part {place} of {len(plan.groups)}: " if len(plan.groups) > 1 else ""
 
-            def told(what: str, done: int, total: int, prefix: str = prefix) -> None:
+            def watch_part(what: str, done: int, total: int, prefix: str = prefix) -> None:
                 watch(prefix + what, done, total)
 
-            left = [row for row in group if row.id in wanted and row.id not in rows]
+            left = [row for row in group if row.id in chosen and row.id not in rows]
             most = 0 if preset == "smoke" else EXTENSIONS  # two steps teach nothing
-            found = run_study([row.method for row in left], folder, run_all, told, most) if left else []
-            rows |= {row.id: told_row(row, each, target.measure) for row, each in zip(left, found, strict=True)}
+            outcomes = run_study([row.method for row in left], folder, run_all, watch_part, most) if left else []
+            rows |= {row.id: record_row(row, each, target.measure) for row, each in zip(left, outcomes, strict=True)}
             if left or place == len(plan.groups):
                 yield body_of(target, name, plan, rows)
 
@@ -175,8 +175,8 @@ def check_kept(earlier: Mapping[str, Any], kept: Set[RowId]) -> None:
 
 def body_of(target: Target, name: str, plan: Plan, rows: Mapping[RowId, Entry]) -> dict[str, Any]:
     """Return the rows that have been run, what is read off them, and the labels of the rows that have not."""
-    ended = [row for row in plan.rows if row.id in rows]
-    entries = {row.id: rows[row.id] for row in ended}
+    done_rows = [row for row in plan.rows if row.id in rows]
+    entries = {row.id: rows[row.id] for row in done_rows}
     more = target.read(entries)
     return {
         "title": target.title,
@@ -187,7 +187,7 @@ def body_of(target: Target, name: str, plan: Plan, rows: Mapping[RowId, Entry]) 
         "tests": [
             compared({"rows": list(entries.values())}, *pair) for pair in plan.pairs if set(pair) <= entries.keys()
         ],
-        "figure": more.get("figure") or figure_of(plan, ended, list(entries.values())),
+        "figure": more.get("figure") or figure_of(plan, done_rows, list(entries.values())),
         "training_minutes": round(sum(sum(entry["seconds"]) for entry in entries.values()) / 60, 1),
     }
 
@@ -199,9 +199,9 @@ def compared(record: Mapping[str, Any], ours: RowId, theirs: RowId) -> dict[str,
     return {**names, **(compare_rows(record, ours, theirs) or {})}
 
 
-def figure_of(plan: Plan, ended: Sequence[Row], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def figure_of(plan: Plan, done_rows: Sequence[Row], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what to draw: lines in the plan's panels; bars beside the paper's, also where a line has one point yet."""
-    if len({place.x for row in ended for place in row.places}) < 2:
+    if len({place.x for row in done_rows for place in row.places}) < 2:
         bars = {row["row"]: {"paper": row["paper"], "ours": row["mean"]} for row in rows}
         sizes = {row["config"]["train_size"] for row in rows if row["paper"] is not None} - {None}
         cut = f" (ours: {min(sizes):,} training images)" if sizes else ""
@@ -210,13 +210,13 @@ def figure_of(plan: Plan, ended: Sequence[Row], rows: Sequence[Mapping[str, Any]
         {"x": panel.x, "y": "test error, %", "log": panel.log, "title": panel.title, "lines": {}}
         for panel in plan.panels
     ]
-    for row, told in zip(ended, rows, strict=True):
+    for row, entry in zip(done_rows, rows, strict=True):
         for place in row.places:
             empty = {"x": [], "y": [], "deviation": [], "look": place.look or place.line}
             line = panels[place.panel]["lines"].setdefault(place.line, empty)
             line["x"].append(place.x)
-            line["y"].append(told["mean"])
-            line["deviation"].append(told["deviation"])
+            line["y"].append(entry["mean"])
+            line["deviation"].append(entry["deviation"])
     return {"kind": "lines", **panels[0]} if len(panels) == 1 else {"kind": "panels", "panels": panels}
 
 
@@ -247,8 +247,8 @@ def repeat(record: Mapping[str, Any], row_name: str, seed: int, folder: Path) ->
 def read_record(path: Path) -> dict[str, Any]:
     """Read a record."""
     try:
-        held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        held["target"], held["preset"], held["rows"]
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        record["target"], record["preset"], record["rows"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"cannot read {path}: {error}; expected a record that deepsup reproduce made") from error
-    return held
+    return record

@@ -6,6 +6,8 @@ from typing import Any
 
 from deepsup.errors import RunError
 
+WITH, WITHOUT = "with companions", "without companions"
+"""The methods of studies that compare a net with itself."""
 COMPANIONS = {
     "flat": "flat companions",  # recipes.FLAT_COMPANIONS
     "printed": "companions as printed",  # recipes.PRINTED

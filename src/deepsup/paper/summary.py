@@ -100,10 +100,10 @@ def read_all(results: Path) -> dict[tuple[str, str], dict[str, Any]]:
         raise RunError(
             f"{results} is no folder; expected the folder of records that deepsup reproduce --results filled"
         )
-    found = [(name, preset) for name in NAMES for preset in ("paper", "cpu")]
+    places = [(name, preset) for name in NAMES for preset in ("paper", "cpu")]
     return {
         (name, preset): read_record(path)
-        for name, preset in found
+        for name, preset in places
         if (path := results / f"{name}-{preset}.json").is_file()
     }
 
@@ -134,10 +134,10 @@ def verdict_table(records: Records, claims: Iterable[Claim]) -> str:
     """Return one claim per line."""
     best, lines = best_records(records), []
     for claim in claims:
-        words, judged = verdict(claim, best)
+        words, answer = verdict(claim, best)
         record = best.get(claim.target)
         link = "" if record is None else f"[{claim.target}](results/{claim.target}-{record['preset']}.csv)"
-        shown = judged if judged == NOT_JUDGED else f"**{judged}**"
+        shown = answer if answer == NOT_JUDGED else f"**{answer}**"
         lines.append([claim.what, claim.paper, words, shown, link or f"`{claim.target}`"])
     return table(["claim", "paper", "ours", "verdict", "record"], lines)
 
@@ -145,10 +145,10 @@ def verdict_table(records: Records, claims: Iterable[Claim]) -> str:
 def claims_block(records: Records) -> str:
     """Return the verdicts of docs/claims.md: what holds, what holds in part, what does not, what is open."""
     best = best_records(records)
-    judged: dict[str, list[str]] = {}
+    by_verdict: dict[str, list[str]] = {}
     for claim in PAPER_CLAIMS:
-        judged.setdefault(verdict(claim, best).verdict, []).append(claim.what)
-    return "\n".join(f"- **{name}**: {'; '.join(claims)}." for name, claims in sorted(judged.items()))
+        by_verdict.setdefault(verdict(claim, best).verdict, []).append(claim.what)
+    return "\n".join(f"- **{name}**: {'; '.join(claims)}." for name, claims in sorted(by_verdict.items()))
 
 
 def study(record: Mapping[str, Any]) -> list[str]:
@@ -180,8 +180,8 @@ def not_run(records: Records, results: Path) -> str:
             del plans["paper"]
         hours = {}
         for preset, plan in plans.items():
-            ended = {RowId.of(row) for row in records.get((name, preset), {"rows": []})["rows"]}
-            groups = tuple(tuple(row for row in group if row.id not in ended) for group in plan.groups)
+            recorded = {RowId.of(row) for row in records.get((name, preset), {"rows": []})["rows"]}
+            groups = tuple(tuple(row for row in group if row.id not in recorded) for group in plan.groups)
             left = replace(plan, groups=groups)
             hours[preset] = f"{minutes(left) / 60:,.1f} ({len(left.rows)} rows)" if left.rows else ""
         if any(hours.values()):

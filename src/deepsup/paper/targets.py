@@ -7,14 +7,10 @@ from typing import Any
 
 from deepsup.errors import ConfigError, nearest
 from deepsup.paper import budget_curves, paper_targets, readings
-from deepsup.paper.companion_targets import companions, effects
-from deepsup.paper.control_targets import controls
-from deepsup.paper.dense_targets_study import dense
-from deepsup.paper.fast_targets import FAST, fast, few
+from deepsup.paper.own_targets import FAST, dense, fast, few
 from deepsup.paper.plan import Plan
 from deepsup.paper.printed import TABLES
-from deepsup.paper.tuning_targets import tuning
-from deepsup.paper.when_targets import when
+from deepsup.paper.when_targets import companion_forms, controls, tuning, when
 
 
 def no_reading(_rows: readings.Rows) -> dict[str, Any]:
@@ -61,8 +57,8 @@ TARGETS = {
                    readings.probed),
     "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),
     "when-companions": Target(
-        "Which companions help: weak and flat ones, choice by choice, NIN of half width, 500 digits", companions,
-        effects,
+        "Which companions help: weak and flat ones, choice by choice, NIN of half width, 500 digits", companion_forms,
+        readings.effects,
     ),
     "when-tuning": Target("When companions help: a trained net tuned on few images of other classes", tuning),
     "when-controls": Target(

@@ -187,9 +187,9 @@ def estimate(values: Sequence[float | None], unit: str = " %") -> str:
     >>> estimate([1.0, 2.0, 3.0]), estimate([2.0])
     ('2 % (95 % -0.484 to 4.48, n 3)', '2 % (n 1, no interval)')
     """
-    ended = [value for value in values if value is not None]
-    test = mean_test(ended)
+    numbers = [value for value in values if value is not None]
+    test = mean_test(numbers)
     if test["interval"] is None:
         return f"{test['mean']:.4g}{unit} (n 1, no interval)"
     low, high = test["interval"]
-    return f"{test['mean']:.4g}{unit} (95 % {low:.3g} to {high:.3g}, n {len(ended)})"
+    return f"{test['mean']:.4g}{unit} (95 % {low:.3g} to {high:.3g}, n {len(numbers)})"

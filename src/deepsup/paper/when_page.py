@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from deepsup.errors import RunError
-from deepsup.paper.fast_targets import WITH, WITHOUT
 from deepsup.paper.own_claims import OWN_CLAIMS
 from deepsup.paper.plan import minutes
 from deepsup.paper.reproduce import plan_of
-from deepsup.paper.row_id import RowId
+from deepsup.paper.row_id import WITH, WITHOUT, RowId
 from deepsup.paper.targets import TARGETS
 from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_JUDGED, NOT_REPRODUCED, PARTLY, REPRODUCED
 from deepsup.paper.when_targets import NORMS
@@ -39,8 +38,8 @@ def study_text(name: str, record: Mapping[str, Any] | None, results: Path) -> st
         hours = minutes(plan_of(name, "cpu", Path())) / 60
         command = f"`deepsup reproduce {name} --jobs 2 --results {results.name}`"
         return f"{title} Not run yet: {command}, about {hours:.1f} hours on two cores."
-    judged = [(claim.what, *claim.judge(record)) for claim in OWN_CLAIMS if claim.target == name]
-    lines = [f"- {what}: {found or 'not run'}. **{WORDS[verdict]}.**" for what, found, verdict in judged]
+    answers = [(claim.what, *claim.judge(record)) for claim in OWN_CLAIMS if claim.target == name]
+    lines = [f"- {what}: {words or 'not run'}. **{WORDS[verdict]}.**" for what, words, verdict in answers]
     picture = f"{name}-cpu.png"
     figure = [f"![{record['title']}](../{results.name}/{picture})"] if (results / picture).is_file() else []
     tables = [errors_table(record)] if name == "when" else []
@@ -60,8 +59,8 @@ def errors_table(record: Mapping[str, Any]) -> str:
         cells = [f"{rows[each]['mean']:.1f} ± {rows[each]['deviation']:.1f}{lower(rows[each], rows[bare])}"
                  if each in rows else "" for each in beside]  # fmt: skip
         lines.append(f"| {net} | {' | '.join(cells)} |")
-    said = "Test error in %, mean and deviation over seeds; in brackets, in how many seeds it is lower than without"
-    return f"{said} companions:\n\n" + "\n".join(lines)
+    head = "Test error in %, mean and deviation over seeds; in brackets, in how many seeds it is lower than without"
+    return f"{head} companions:\n\n" + "\n".join(lines)
 
 
 def lower(row: Mapping[str, Any], bare: Mapping[str, Any]) -> str:
@@ -74,17 +73,17 @@ def lower(row: Mapping[str, Any], bare: Mapping[str, Any]) -> str:
 
 def harm_text(paths: Sequence[Path]) -> str:
     """Return what each group of models says in ``deepsup bench harm``: error with companions over error without."""
-    said = []
+    lines_of_groups = []
     for path in paths:
         try:
             groups = json.loads(path.read_text(encoding="utf-8"))["groups"]
-            said += [f"{name}: {group_text(each)}" for name, each in groups.items() if each]
+            lines_of_groups += [f"{name}: {group_text(each)}" for name, each in groups.items() if each]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"cannot read {path}: {error}; expected a record that deepsup bench harm made") from error
     return (
         "**Small models at fixed learning rates, nothing but defaults** (`deepsup bench harm`). Test error with "
         "companions over test error without, geometric mean over the pairs of a model and an optimizer in which the "
-        f"model trains without companions.\n\n{chr(10).join(f'- {each}' for each in said)}"
+        f"model trains without companions.\n\n{chr(10).join(f'- {each}' for each in lines_of_groups)}"
     )
 
 

@@ -1,13 +1,12 @@
-"""The ``fast`` recipes -> the rows to train: each as it stands, without companions, and the same net with them."""
+"""Recipes of ours -> the rows to train: the fast nets with companions and without, few images, segmentation."""
 
 from deepsup.paper.plan import Panel, Place, Plan, Row, at
 from deepsup.paper.printed import TABLES
-from deepsup.paper.row_id import RowId
+from deepsup.paper.row_id import WITH, WITHOUT, RowId
 from deepsup.trainer.config import Config
-from deepsup.trainer.recipes import FLAT, find_recipe
+from deepsup.trainer.recipes import FLAT, WEAK, find_recipe
 from deepsup.trainer.studies import Method
 
-WITH, WITHOUT = "with companions", "without companions"
 FAST = {
     "fast-mnist": "mnist",
     "fast-cifar10": "cifar10-augmented",
@@ -66,3 +65,33 @@ def few(_preset: str) -> Plan:
         )  # fmt: skip
         pairs.append((RowId(WITH, size=size), RowId(WITHOUT, size=size)))
     return Plan(tuple(groups), "fast-few", tuple(pairs), (Panel("training images"),))
+
+
+# segmentation: which targets side outputs need
+
+
+SCENES = Config(
+    data="digits-scenes-small", network="unet-small", epochs=8, batch_size=10, optimizer="adamw", lr=0.003,
+    class_weights=(0.1, *[1.0] * 10), tensorboard=False, gradient_every=0, **WEAK,
+)  # fmt: skip
+"""Short, so that all runs together take about ten minutes on one core. With equal weights, such a short training ends
+with a background that has all pixels."""
+TARGET_MODES = ("probability", "nearest", "upsample")
+
+
+def dense(_preset: str) -> Plan:
+    """Return four rows, paired over seeds; both presets are the same."""
+    configs = {RowId(WITHOUT): SCENES.replace(taps=("none",))}
+    configs |= {RowId(WITH, companions=how): SCENES.replace(targets=how) for how in TARGET_MODES}
+    rows = tuple(
+        Row(name, Method(dense_label(name), {"lr0.003": config}, 3), differs="not of the paper: segmentation")
+        for name, config in configs.items()
+    )
+    soft, nearest, upsample = (RowId(WITH, companions=how) for how in TARGET_MODES)
+    pairs = [(each, RowId(WITHOUT)) for each in (soft, nearest, upsample)]
+    return Plan((rows,), "dense", (*pairs, (soft, nearest), (soft, upsample)))
+
+
+def dense_label(name: RowId) -> str:
+    """Return what people call a row."""
+    return f"companions, {name.companions} targets" if name.companions else "without companions"
