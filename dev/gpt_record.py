@@ -30,6 +30,7 @@ from deepsup.trainer.runs import environment_now
 
 WIDTH, HEADS, BLOCKS, LENGTH, BATCH = 64, 4, 4, 64, 16
 AGREE = 0.98
+RATES = (8e-3, 1.6e-2, 3.2e-2)
 TAPS = "blocks.[0-2]"  # every block but the last, which the output follows
 
 
@@ -41,7 +42,7 @@ class Recipe:
     alpha: float = 0.0
     rising: bool = False  # with the depth, like LayerSkip
     schedule: str = "linear"
-    steps: int = 600
+    steps: int = 400
 
 
 class Block(nn.Module):
@@ -245,10 +246,9 @@ def pilot(out: Path) -> None:
         print(recipe, {name: round(each, 4) for name, each in found.items()}, f"{seconds:.0f} s", flush=True)  # noqa: T201
         return found["output"]
 
-    best = min((8e-3, 1.6e-2), key=lambda rate: measure(Recipe(rate=rate)))
-    for alpha in (0.1, 0.3):
-        for schedule in ("linear", "constant"):
-            measure(Recipe(rate=best, alpha=alpha, rising=True, schedule=schedule))
+    best = min(RATES, key=lambda rate: measure(Recipe(rate=rate)))
+    for alpha, schedule in ((0.3, "linear"), (0.3, "constant"), (0.1, "constant")):
+        measure(Recipe(rate=best, alpha=alpha, rising=True, schedule=schedule))
 
 
 def record(out: Path, plain: Recipe, others: dict[str, Recipe]) -> None:
@@ -317,7 +317,11 @@ def main() -> None:
 
 
 PLAIN = Recipe()
-WITH = {"with": Recipe(alpha=0.1, rising=True), "with, to the end": Recipe(alpha=0.1, rising=True, schedule="constant")}
+WITH = {
+    "with": Recipe(alpha=0.3, rising=True),
+    "with, to the end": Recipe(alpha=0.3, rising=True, schedule="constant"),
+}
+"""As the pilot found them: validation loss 1.980 and 1.986, without companions 1.989."""
 
 if __name__ == "__main__":
     main()

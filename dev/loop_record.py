@@ -3,10 +3,10 @@
     python dev/loop_record.py pilot loop-pilot.json       # choose rate and alpha on validation puzzles
     python dev/loop_record.py record results/loop.json    # 5 seeds of each, one thread
 
-There are 288 solved grids. Of each 8 to 11 of 16 cells are emptied; puzzles of 58 grids are the test set, of 29 the
-validation set, of the others the training set. A cell is a token, its digit the label; given cells have the label -100,
-which counts nowhere. Companions are the net's own last layers, one per step. Same recipe for both, rate chosen for the
-net without companions.
+There are 288 solved grids. Of each 6 to 9 of 16 cells are emptied, so that one solution is left; puzzles of 58 grids
+are the test set, of 29 the validation set, of the others the training set. A cell is a token, its digit the label;
+given cells have the label -100, which counts nowhere. In each step a cell hears the cells of its row, column and box.
+Companions are the net's own last layers, one per step. Same recipe for both, rate chosen for the net without.
 
 B batch, 16 cells, D width.
 """
@@ -27,8 +27,8 @@ from torch.nn import functional as F
 from deepsup import Companion, DeeplySupervised, Objective, supervise
 from deepsup.trainer.runs import environment_now
 
-WIDTH, STEPS, BATCH = 48, 8, 64
-HOLES = (8, 12)  # cells that are empty, from and below
+WIDTH, STEPS, BATCH = 32, 8, 64
+HOLES = (6, 10)  # cells that are empty, from and below
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,45 @@ class Recipe:
     rate: float = 2e-3
     alpha: float = 0.0
     schedule: str = "linear"
-    updates: int = 500
+    updates: int = 400
 
 
-class Solver(nn.Module):
-    """Cells [B,16], 0 for an empty one -> scores of the digits [B,16,4]; one transformer block, run several times."""
+class Step(nn.Module):
+    """One step: every cell and the sum of its neighbours [B,16,D] -> the cell."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.digits, self.places = nn.Embedding(5, WIDTH), nn.Parameter(0.1 * torch.randn(16, WIDTH))
-        self.block = nn.TransformerEncoderLayer(WIDTH, 4, 2 * WIDTH, dropout=0.0, batch_first=True, norm_first=True)
+        self.up, self.down, self.norm = (
+            nn.Linear(3 * WIDTH, 2 * WIDTH),
+            nn.Linear(2 * WIDTH, WIDTH),
+            nn.LayerNorm(WIDTH),
+        )
+        row, column = torch.arange(16) // 4, torch.arange(16) % 4
+        groups = torch.stack([row, column, 2 * (row // 2) + column // 2])
+        near = (groups[:, :, None] == groups[:, None]).any(0) & ~torch.eye(16, dtype=torch.bool)
+        self.register_buffer("near", near.float())
+
+    def forward(self, x: Tensor, given: Tensor) -> Tensor:
+        """Return the cells after the step."""
+        heard = torch.cat([x, self.near @ x, given], 2)
+        y: Tensor = self.norm(x + self.down(self.up(heard).relu()))
+        return y
+
+
+class Solver(nn.Module):
+    """Cells [B,16], 0 for an empty one -> scores of the digits [B,16,4]; one block, run several times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.digits, self.block = nn.Embedding(5, WIDTH), Step()
         self.norm, self.answer = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4)
 
     def forward(self, cells: Tensor) -> Tensor:
         """Return the scores."""
-        given = self.digits(cells) + self.places
-        x = torch.zeros_like(given)
+        given = self.digits(cells)
+        x = given
         for _ in range(STEPS):
-            x = self.block(x + given)
+            x = self.block(x, given)
         scores: Tensor = self.answer(self.norm(x))
         return scores
 
@@ -72,16 +93,21 @@ def all_grids() -> Tensor:
 
 
 def puzzles(grids: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return cells and labels [N,16] of a puzzle per grid, each with its own empty cells."""
+    """Return cells and labels [N,16] of at most a puzzle per grid: those with one solution."""
     holes = torch.randint(*HOLES, (len(grids), 1), generator=generator)
     empty = torch.rand(grids.shape, generator=generator).argsort(1).argsort(1) < holes
+    fits = (empty[:, None] | (grids[:, None] == GRIDS)).all(2)
+    single = fits.sum(1) == 1
+    grids, empty = grids[single], empty[single]
     return torch.where(empty, 0, grids + 1), torch.where(empty, grids, -100)
+
+
+GRIDS = all_grids()
 
 
 def split() -> dict[str, Tensor]:
     """Return part -> its solved grids."""
-    grids = all_grids()
-    grids = grids[torch.randperm(len(grids), generator=torch.Generator().manual_seed(0))]
+    grids = GRIDS[torch.randperm(len(GRIDS), generator=torch.Generator().manual_seed(0))]
     return {"test": grids[:58], "validation": grids[58:87], "train": grids[87:]}
 
 
@@ -112,35 +138,26 @@ def train(recipe: Recipe, seed: int, grids: Tensor) -> tuple[DeeplySupervised, f
 
 @torch.no_grad()
 def measure(net: DeeplySupervised, grids: Tensor) -> dict[str, dict[str, float]]:
-    """Return step -> percent of empty cells that are wrong, and of puzzles that are not solved; 20 puzzles per grid.
-
-    A puzzle may have several solutions; one is solved if every row, column and box has each digit once.
-    """
+    """Return step -> percent of empty cells that are wrong, and of puzzles that are not solved; up to 20 per grid."""
     cells, labels = puzzles(grids.repeat(20, 1), torch.Generator().manual_seed(1))
     out, empty = net(cells), labels >= 0
     found = {}
     for name, scores in {**out.companions, "output": out.scores}.items():
-        answers = torch.where(empty, scores.argmax(-1), cells - 1)
-        wrong = (answers != labels)[empty].float().mean()
-        found[name] = {"wrong cells": 100 * float(wrong), "unsolved": 100 * float((~solved(answers)).float().mean())}
+        wrong = (scores.argmax(-1) != labels) & empty
+        found[name] = {
+            "wrong cells": 100 * float(wrong[empty].float().mean()),
+            "unsolved": 100 * float(wrong.any(1).float().mean()),
+        }
     return found
 
 
-def solved(grids: Tensor) -> Tensor:
-    """Whether each grid [N,16] has every digit once in each row, column and box."""
-    square = grids.view(-1, 4, 4)
-    boxes = square.view(-1, 2, 2, 2, 2).transpose(2, 3).reshape(-1, 4, 4)
-    groups = torch.cat([square, square.transpose(1, 2), boxes], 1)
-    return (groups.sort(2).values == torch.arange(4)).flatten(1).all(1)
-
-
 def pilot(out: Path) -> None:
-    """Try the rates without companions, then alphas and schedules at the best rate; two seeds, validation puzzles."""
+    """Try the rates without companions, then alphas and schedules at the best rate; one seed, validation puzzles."""
     parts = split()
     rows: list[dict[str, Any]] = []
 
     def tried(recipe: Recipe) -> float:
-        runs = [train(recipe, seed, parts["train"]) for seed in (100, 101)]
+        runs = [train(recipe, seed, parts["train"]) for seed in (100,)]
         found = [measure(net, parts["validation"]) for net, _ in runs]
         wrong = mean(each["output"]["wrong cells"] for each in found)
         rows.append({**asdict(recipe), "wrong cells": wrong, "validation": found})
@@ -148,10 +165,9 @@ def pilot(out: Path) -> None:
         print(recipe, round(wrong, 2), [round(seconds) for _, seconds in runs], flush=True)  # noqa: T201
         return wrong
 
-    best = Recipe(rate=min((1e-3, 2e-3, 4e-3), key=lambda rate: tried(Recipe(rate=rate))))
-    for alpha in (0.1, 0.3):
-        for schedule in ("linear", "constant"):
-            tried(replace(best, alpha=alpha, schedule=schedule))
+    best = Recipe(rate=min((2e-3, 4e-3, 8e-3), key=lambda rate: tried(Recipe(rate=rate))))
+    for alpha, schedule in ((0.3, "linear"), (0.3, "constant"), (0.1, "linear")):
+        tried(replace(best, alpha=alpha, schedule=schedule))
 
 
 def record(out: Path, recipes: dict[str, Recipe]) -> None:

@@ -63,6 +63,17 @@ class SupervisedTrainerMixin(_Base):
         value = loss.total if model.training else loss.output_loss
         return (value, {"logits": out.scores}) if return_outputs else value
 
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Save a checkpoint; tied weights are copied, since safetensors refuses tensors that share memory."""
+        model: Any = self.model
+        given = model.state_dict() if state_dict is None else state_dict
+        seen: set[int] = set()
+        apart = {}
+        for name, each in given.items():
+            apart[name] = each.clone() if each.data_ptr() in seen else each
+            seen.add(each.data_ptr())
+        super()._save(output_dir, apart)
+
     def prediction_step(
         self,
         model: nn.Module,

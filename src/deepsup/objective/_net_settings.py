@@ -16,7 +16,8 @@ def supervised(net: object) -> DeeplySupervised:
     """Return the supervised net inside the wrappers of DDP and torch.compile."""
     inner: Any = net
     while not isinstance(inner, DeeplySupervised):
-        inner = getattr(inner, "module", None) or getattr(inner, "_orig_mod", None)
+        around, inner = inner, getattr(inner, "module", None)  # not with "or": a compiled net has no truth value
+        inner = getattr(around, "_orig_mod", None) if inner is None else inner
         if inner is None:
             raise ObjectiveError(
                 f"net is a {type(net).__name__} without companions; expected what supervise(model, ...) returns"

@@ -72,6 +72,7 @@ def nothing_found(model: nn.Module, tappable: list[Call], seen: Trace) -> str:
         runs = sum(call.layer is blocks[0].layer for call in seen.calls)
         shown = f"runs {runs} times" if runs > 1 else f"returns {describe(blocks[0].output)}, the batch not first"
         why = f": of its main blocks, {blocks[0].name!r} {shown}"
+        why += f" (at={blocks[0].name!r} gives each of them a companion)" if runs > 1 else ""
     return (
         f"at='auto' finds no hidden layer in {type(model).__name__} that is a sensible tap{why}; expected blocks that "
         f"run once and return [B, ...]; name the layers yourself, at=[...]: {', '.join(names) or 'none'} can be tapped"

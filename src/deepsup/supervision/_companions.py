@@ -177,18 +177,26 @@ class SlowLinear(nn.Linear):
         v = self._parameters.get(name)
         if v is None:  # while nn.Linear makes its parameters
             raise AttributeError(name)
+        if is_sharded(v):  # outside the forward pass of FSDP, which looks for the parameter itself
+            return v
         return slowed(v, self.rate)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if self.rate != 1:
-            destination.update({f"{prefix}{name}": getattr(self, name).detach() for name in self._parameters})
+            own = {name: v for name, v in self._parameters.items() if v is not None}
+            destination.update({f"{prefix}{name}": v.detach() * self.rate for name, v in own.items()})
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         given = {key: state_dict[key] for name in self._parameters if (key := f"{prefix}{name}") in state_dict}
         state_dict.update({key: w if self.rate == 1 else w / self.rate for key, w in given.items()})
         super()._load_from_state_dict(state_dict, prefix, *args)
         state_dict.update(given)
+
+
+def is_sharded(v: Tensor) -> bool:
+    """Whether a parameter is a shard of FSDP's, a DTensor."""
+    return hasattr(v, "placements")
 
 
 class FlatLinear(SlowLinear):

@@ -126,7 +126,7 @@ def lengths(*gradients: Tensor) -> tuple[Tensor, ...]:
     """
     exact = torch.promote_types(gradients[0].dtype, torch.float32)
     norms = torch.stack([torch.linalg.vector_norm(each, dtype=exact) for each in gradients])
-    if distributed.is_available() and distributed.is_initialized() and not torch.compiler.is_compiling():
+    if distributed.is_available() and distributed.is_initialized():
         squares = norms.square()
         distributed.all_reduce(squares)
         norms = squares.sqrt()

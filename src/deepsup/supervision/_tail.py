@@ -27,6 +27,7 @@ LINKS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": lambda x: x.relu(),
     "tanh": lambda x: x.tanh(),
     "gelu": nn.functional.gelu,
+    "capped at 30": lambda x: torch.tanh(x / 30.0) * 30.0,  # Gemma's scores
 }
 
 
