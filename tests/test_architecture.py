@@ -22,7 +22,7 @@ ROWS = [
     ["objective", "insight"],
     ["adapters", "exporting"],
     ["exits"],
-    ["trainer.config"],
+    ["trainer.config", "trainer.statistics"],
     ["trainer.recipes", "trainer.data"],
     ["trainer.preprocess", "trainer.networks"],
     ["trainer.training"],

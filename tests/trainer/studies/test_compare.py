@@ -11,9 +11,9 @@ from deepsup.cli import main
 from deepsup.errors import ConfigError, RunError, TrainingError
 from deepsup.trainer.config import Config, Phase
 from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.statistics import error_ratio
 from deepsup.trainer.studies._compare import METHODS, compare_methods, configs_of
 from deepsup.trainer.studies._pool import Job, run_job
-from deepsup.trainer.studies._statistics import error_ratio
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from deepsup.trainer.report._run_page import (
     settings,
 )
 from deepsup.trainer.report._style import Drawing, number
+from deepsup.trainer.statistics import excludes
 
 LOSSES = ("Softmax", "SVM")
 
@@ -68,7 +69,7 @@ def outcome(table: Mapping[str, Any]) -> str:
         return f"With companions the test error is {times}, with one seed, which says nothing about chance."
     low, high = ratio["interval"]
     rest = f"(95 % interval {low:.2f} to {high:.2f}), lower in {ratio['lower']} of {ratio['pairs']} seeds."
-    if certain(ratio):
+    if excludes(ratio["interval"], 1):
         return f"With companions the test error is {times} {rest}"
     return f"{counted(ratio['pairs'], 'seed')} do not decide it: with companions the test error is {times} {rest}"
 
@@ -94,7 +95,7 @@ def norm_first(table: Mapping[str, Any]) -> str:
     found = next((each for pair, each in table.get("ratios", {}).items() if pair.startswith("BatchNorm")), None)
     if found is None:
         return ""
-    advice = " If you can add BatchNorm, add it first." if found["ratio"] < 1 and certain(found) else ""
+    advice = " If you can add BatchNorm, add it first." if found["ratio"] < 1 and excludes(found["interval"], 1) else ""
     return f"With BatchNorm instead of companions it is {found['ratio']:.2f} times.{advice}"
 
 
@@ -187,7 +188,7 @@ def next_step(comparison: Comparison) -> Section:
         why = "Your own images. Replace FOLDER by a folder that has one sub-folder of images per class:"
         section.commands.append((why, compare_own(table)))
     seeds, found = len(table.get("seeds", [])), main_ratio(table)
-    if found is not None and not certain(found[1]):
+    if found is not None and not excludes(found[1]["interval"], 1):
         more = max(10, 2 * seeds)
         why = f"{counted(seeds, 'seed')} cannot distinguish the methods. More seeds make the interval narrower:"
         section.commands.append((why, compare_again(table, name, seeds=more)))
@@ -276,9 +277,3 @@ def interval(ratio: Mapping[str, Any]) -> str:
     """Return a 95 % interval as text."""
     ends = ratio["interval"]
     return NONE if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
-
-
-def certain(ratio: Mapping[str, Any]) -> bool:
-    """Whether the interval leaves out 1: the seeds decide between the methods."""
-    ends = ratio["interval"]  # None for one seed
-    return ends is not None and not ends[0] <= 1 <= ends[1]

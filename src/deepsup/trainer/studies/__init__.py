@@ -1,14 +1,6 @@
 """Many runs: methods with settings to choose from, chosen on validation images, compared over seeds; sweeps."""
 
-from deepsup.trainer.studies._compare import METHODS, compare_methods, for_method, on_one_scale
-from deepsup.trainer.studies._comparison_table import ratio_text
-from deepsup.trainer.studies._engine import Engine
-from deepsup.trainer.studies._grid import regrown
-from deepsup.trainer.studies._model_comparison import compare
-from deepsup.trainer.studies._pool import pool
-from deepsup.trainer.studies._precision import with_precision
-from deepsup.trainer.studies._space import COMPANIONS
-from deepsup.trainer.studies._statistics import (
+from deepsup.trainer.statistics import (
     chance_error,
     equivalence,
     error_ratio,
@@ -20,6 +12,14 @@ from deepsup.trainer.studies._statistics import (
     paired,
     sign_test,
 )
+from deepsup.trainer.studies._compare import METHODS, compare_methods, for_method, on_one_scale
+from deepsup.trainer.studies._comparison_table import ratio_text
+from deepsup.trainer.studies._engine import Engine
+from deepsup.trainer.studies._grid import regrown
+from deepsup.trainer.studies._model_comparison import compare
+from deepsup.trainer.studies._pool import pool
+from deepsup.trainer.studies._precision import with_precision
+from deepsup.trainer.studies._space import COMPANIONS
 from deepsup.trainer.studies._study import EXTENSIONS, Method, Outcome, Watcher, quarter, run_study, search_jobs
 from deepsup.trainer.studies._sweep import sweep
 

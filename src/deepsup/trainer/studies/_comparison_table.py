@@ -6,8 +6,8 @@ from typing import Any
 
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import RunFolder
+from deepsup.trainer.statistics import chance_error, error_ratio, has_learned, least_error
 from deepsup.trainer.studies._pool import Job, failure
-from deepsup.trainer.studies._statistics import chance_error, error_ratio, has_learned, least_error
 
 NORM = "BatchNorm"
 """The net of the first method, without companions and with BatchNorm after its convolutions."""

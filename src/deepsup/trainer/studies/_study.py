@@ -10,9 +10,9 @@ from deepsup.errors import ConfigError, TrainingError
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import load_data
 from deepsup.trainer.runs import default_name
+from deepsup.trainer.statistics import chance_error, has_learned
 from deepsup.trainer.studies._grid import SIDES, beyond, line_of, on_edges, sides_of
 from deepsup.trainer.studies._pool import Job, RunAll
-from deepsup.trainer.studies._statistics import chance_error, has_learned
 
 Watcher = Callable[[str, int, int], None]
 EXTENSIONS = 4

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from deepsup.errors import ConfigError
-from deepsup.trainer.studies._comparison_table import compared, ratio_text
-from deepsup.trainer.studies._statistics import (
+from deepsup.trainer.statistics import (
     chance_error,
     equivalence,
     error_ratio,
@@ -23,6 +22,7 @@ from deepsup.trainer.studies._statistics import (
     paired,
     sign_test,
 )
+from deepsup.trainer.studies._comparison_table import compared, ratio_text
 
 PAIRS = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=8)
 CHANCES = st.lists(st.floats(0, 1), max_size=8)
