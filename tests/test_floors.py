@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -109,6 +110,7 @@ def test_the_command_says_which_extra_brings_it(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_verbs_say_which_extra_they_need(tmp_path: Path) -> None:
     """The trainer alone trains and evaluates; each verb that needs more says so in one line, with the extra."""
     verbs = {
