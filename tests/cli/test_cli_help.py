@@ -155,8 +155,8 @@ def test_every_kind_of_setting_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_older_names_of_settings_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = "--taps conv1 conv2 --learning-rate=0.5"
-    assert parsed(*words.split(), monkeypatch=monkeypatch) == Config(at=("conv1", "conv2"), lr=0.5)
+    words = "--taps conv1 conv2 --learning-rate=0.5 --head-lr 1"
+    assert parsed(*words.split(), monkeypatch=monkeypatch) == Config(at=("conv1", "conv2"), lr=0.5, companion_lr=1.0)
 
 
 def test_a_schedule_of_earlier_versions_is_still_an_option(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ FEW = {250: 40, 1000: 20}
 def with_companions(config: Config) -> Config:
     """Return a fast recipe with the companions that it had until they were seen to gain nothing (dev/LOG.md)."""
     taps = ("group2", "group3") if config.data.source == "mnist" else ("network",)
-    return config.replace(taps=taps, alpha=(0.1,), schedule="cut:0.34", head_lr=0.2, **{**FLAT, "pool": "avg"})
+    return config.replace(taps=taps, alpha=(0.1,), schedule="cut:0.34", companion_lr=0.2, **{**FLAT, "pool": "avg"})
 
 
 def fast(recipe: str, _preset: str) -> Plan:

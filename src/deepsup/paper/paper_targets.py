@@ -24,7 +24,7 @@ FORMS = {"one-vs-rest": "squared_hinge_ovr", "multiclass": "squared_hinge"}
 """The squared hinge of the authors' code, which made the paper's numbers, and the one that the paper prints."""
 SCALE: dict[str, Any] = {"balance": "softmax", "output_init": "zero"}
 """The losses on the scale of softmax at zero scores, and scores that start there."""
-FLAT_STRONG: dict[str, Any] = {**FLAT, "decay_by": "step", "alpha": (1.0,), "schedule": "linear", "head_lr": 0.01}
+FLAT_STRONG: dict[str, Any] = {**FLAT, "decay_by": "step", "alpha": (1.0,), "schedule": "linear", "companion_lr": 0.01}
 """The paper's companions, flat and linear, with what it leaves open: alpha 1 that falls to 0, and a hundredth of the
 learning rate for the companions themselves."""
 GRID_STRONG: dict[str, Any] = {**FLAT_STRONG, "pool": "4"}

@@ -93,7 +93,7 @@ def places(row: RowId) -> tuple[Place, ...]:
 FACTORS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "heads": {
         "weak heads": {},
-        "flat heads": {"head_lr": 0.01, **{key: value for key, value in FLAT.items() if key != "average"}},
+        "flat heads": {"companion_lr": 0.01, **{key: value for key, value in FLAT.items() if key != "average"}},
     },
     "weights": {"mean": {"average": True}, "sum": {"average": False}},
     "schedule": {"linear": {"schedule": "linear"}, "constant": {"schedule": "constant"}},

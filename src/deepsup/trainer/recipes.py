@@ -20,12 +20,12 @@ FLAT: dict[str, Any] = {
 """A linear classifier on the flattened map, as in the paper; its loss is added to the output's."""
 WEAK: dict[str, Any] = {
     "pool": "4", "companion_init": "zero", "companion_length": 8.0, "average": True, "join": "sum",
-    "decay_by": "epoch", "alpha": (0.3,), "schedule": "linear", "head_lr": 1.0,
+    "decay_by": "epoch", "alpha": (0.3,), "schedule": "linear", "companion_lr": 1.0,
 }  # fmt: skip
 """The first defaults, until November 2026: they harmed nothing and helped little. Records made with them keep them."""
-FLAT_COMPANIONS: dict[str, Any] = {"alpha": (1.0,), "schedule": "constant", "head_lr": 0.01, **FLAT}
+FLAT_COMPANIONS: dict[str, Any] = {"alpha": (1.0,), "schedule": "constant", "companion_lr": 0.01, **FLAT}
 """The same with what the paper leaves open: a constant alpha, and a hundredth of the learning rate for companions."""
-PRINTED: dict[str, Any] = {"alpha": (1.0,), "schedule": "paper", "head_lr": 1.0, "norms": True, **FLAT}
+PRINTED: dict[str, Any] = {"alpha": (1.0,), "schedule": "paper", "companion_lr": 1.0, "norms": True, **FLAT}
 """The objective as the paper prints it, ``Objective.paper``, and nothing that it leaves open."""
 
 
@@ -52,7 +52,7 @@ def paper(data: str, network: str, epochs: int, normalize: str, augment: str = "
         data=data, network=network, normalize=normalize, augment=augment, epochs=epochs, batch_size=128, momentum=0.9,
         lr=0.001, weight_decay=5e-4, at=("pool1", "pool2"), anneal="step", anneal_factor=20,
         anneal_at=(epochs // 2, 3 * epochs // 4),
-        loss="squared_hinge", norms=True, balance=10, alpha=(0.3,), schedule="paper", head_lr=0.01, **FLAT,
+        loss="squared_hinge", norms=True, balance=10, alpha=(0.3,), schedule="paper", companion_lr=0.01, **FLAT,
     )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def caffe_cifar10() -> Config:
         data="cifar10", network="nin-cifar10", normalize="gcn-zca", shuffle=False, batch_size=100, momentum=0.9,
         network_options={"dropout": "caffe", "init": "caffe"}, **{**FLAT, "companion_init": "caffe"},
         loss="squared_hinge_ovr", norms=False, alpha=(1.0,), schedule="constant", weight_decay=5e-4,
-        published_rates=True, head_lr=0.001, head_lr_decay=True, anneal="step",
+        published_rates=True, companion_lr=0.001, companion_lr_decay=True, anneal="step",
         phases=(
             Phase(100, 0.025),
             Phase(240, 0.025, companions=False, reset_momentum=True, anneal_at=(200,), anneal_factor=20),
@@ -285,7 +285,7 @@ def for_exits(config: Config) -> Config:
     return config.replace(
         at=("group1", "group2"), hidden=(64,), companion_length=8.0, alpha=(0.5,), schedule="constant", average=True,
         join="sum", decay_by="epoch",
-        distill=0.5, optimizer="adamw", nesterov=False, lr=0.005, bias_lr=1.0, head_lr=1.0, weight_decay=0.01,
+        distill=0.5, optimizer="adamw", nesterov=False, lr=0.005, bias_lr=1.0, companion_lr=1.0, weight_decay=0.01,
         warmup=0.1, validation=5000, test=False, amp="off",
     )  # fmt: skip
 

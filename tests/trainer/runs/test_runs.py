@@ -144,7 +144,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             Phase(1, 0.001, companions=False, reset_momentum=True),
         ),
     },
-    "fast": {"network": "fast", "network_options": {"widths": [8, 8]}, "pool": "avg", "head_lr": 1.0},
+    "fast": {"network": "fast", "network_options": {"widths": [8, 8]}, "pool": "avg", "companion_lr": 1.0},
     "bfloat16": {
         "network": "fast", "network_options": {"widths": [8, 8]}, "amp": "on", "ema": 0.9, "clip_norm": 0.5,
         "balance": "softmax", "loss": "squared_hinge_ovr", "output_init": "zero",

@@ -12,7 +12,7 @@ from deepsup.trainer.training import Callback, Training
 
 LR = 0.5
 STEP = Config(
-    train_size=40, batch_size=40, epochs=1, lr=LR, head_lr=1.0, momentum=0.0, weight_decay=0.0, anneal="step",
+    train_size=40, batch_size=40, epochs=1, lr=LR, companion_lr=1.0, momentum=0.0, weight_decay=0.0, anneal="step",
     tensorboard=False, test=False, network_options={"drop": 0.0},
 )  # fmt: skip
 

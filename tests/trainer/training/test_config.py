@@ -140,7 +140,7 @@ def test_the_defaults_are_those_of_the_library() -> None:
     """What a Config trains is what ``supervise(...)`` and ``Objective(net)`` do by themselves, setting by setting."""
     net = build_net(Config(), 10, (1, 28, 28))
     assert {net.head(name).companion for name in net.taps} == {replace(Companion(), rate=1.0)}
-    assert Config().optimizer.head_lr == Companion().rate  # here the optimizer's groups have it
+    assert Config().optimizer.companion_lr == Companion().rate  # here the optimizer's groups have it
     ours, theirs = build_objective(Config(), net), Objective(net)
     named = [name for name in signature(Objective).parameters if name != "net"]
     assert {name: getattr(ours, name) for name in named} == {name: getattr(theirs, name) for name in named}

@@ -98,7 +98,7 @@ def test_it_goes_on_from_its_state() -> None:
     assert torch.equal(one, other)
 
 
-MUON = Config(network="fast", optimizer="muon", lr=2.0, muon_lr=0.05, bias_lr=30.0, head_lr=0.5, weight_decay=0.1)
+MUON = Config(network="fast", optimizer="muon", lr=2.0, muon_lr=0.05, bias_lr=30.0, companion_lr=0.5, weight_decay=0.1)
 
 
 def test_it_turns_the_trunks_convolutions_and_nothing_else() -> None:

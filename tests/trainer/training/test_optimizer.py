@@ -21,7 +21,7 @@ def caffe_rates(iteration: int) -> dict[tuple[bool, float], float]:
     optimizer = build_optimizer(config, net)
     _, phase, within = phase_at(config, iteration // 500)  # 50,000 images in batches of 100
     lr = learning_rate(config, phase, within, 0.0, 0)
-    set_rates(optimizer, lr, iteration, config.optimizer.head_lr_decay)
+    set_rates(optimizer, lr, iteration, config.optimizer.companion_lr_decay)
     return {(group["head"], group["rate"]): group["lr"] for group in optimizer.param_groups}
 
 
@@ -88,7 +88,7 @@ def test_the_caffe_recipe_starts_at_the_loss_of_zero_scores() -> None:
 
 
 def test_weights_decay_and_biases_do_not() -> None:
-    config = Config(weight_decay=0.1, head_lr=0.5)
+    config = Config(weight_decay=0.1, companion_lr=0.5)
     net = build_net(config, 10, (1, 28, 28))
     for group in build_optimizer(config, net).param_groups:
         assert {p.ndim > 1 for p in group["params"]} == {group["weight_decay"] == 0.1}
@@ -125,7 +125,9 @@ def test_the_cosine_is_its_closed_form(warmup: float) -> None:
 def test_adamw_is_that_of_torch_on_every_parameter_with_its_own_rate_and_decay() -> None:
     """The oracle: one torch.optim.AdamW per parameter, on the same gradients."""
     torch.manual_seed(0)
-    config = Config(optimizer="adamw", lr=0.01, head_lr=0.5, bias_lr=2.0, weight_decay=0.1, anneal="cosine", warmup=0.2)
+    config = Config(
+        optimizer="adamw", lr=0.01, companion_lr=0.5, bias_lr=2.0, weight_decay=0.1, anneal="cosine", warmup=0.2
+    )
     net = build_net(config, 10, (1, 28, 28))
     optimizer = build_optimizer(config, net)
     assert type(optimizer) is torch.optim.AdamW
@@ -133,7 +135,7 @@ def test_adamw_is_that_of_torch_on_every_parameter_with_its_own_rate_and_decay()
     alone = {name: torch.optim.AdamW([weight], betas=(0.9, 0.999), eps=1e-8) for name, weight in expected.items()}
     for step in range(5):
         lr = learning_rate(config, config.plan[0], 0, (step + 0.5) / 5, 0)
-        set_rates(optimizer, lr, step, head_lr_decay=False)
+        set_rates(optimizer, lr, step, companion_lr_decay=False)
         for name, parameter in net.named_parameters():
             parameter.grad = torch.randn_like(parameter)
             multiple = 0.5 if name.startswith("heads.") else 2.0 if parameter.ndim == 1 else 1.0

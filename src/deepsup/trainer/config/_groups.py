@@ -177,9 +177,9 @@ class OptimizerSettings(Settings):
     """learning rate of the convolutions under muon, as a multiple of the learning rate"""
     bias_lr: Amount = 1.0
     """learning rate of the trunk's biases and norm layers, as a multiple of the learning rate"""
-    head_lr: Amount = 1 / 8
+    companion_lr: Amount = 1 / 8
     """learning rate of the companions, as a multiple of the learning rate"""
-    head_lr_decay: bool = False
+    companion_lr_decay: bool = False
     """multiply the companions' learning rate by (1 + 1e-4 i)^-0.75 at iteration i, as the authors' code does"""
     published_rates: bool = False
     """use the multiples of the learning rate that the network's source states for its layers"""

@@ -17,7 +17,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from deepsup.errors import ConfigError, nearest
 
 _RENAMED = {("anneal", "epochs"): "step", ("anneal", "stall"): "plateau", ("anneal", "triangle"): "triangular"}
-_RENAMED_SETTINGS = {"taps": "at", "learning_rate": "lr"}
+_RENAMED_SETTINGS = {
+    "taps": "at", "learning_rate": "lr", "head_lr": "companion_lr", "head_lr_decay": "companion_lr_decay",
+}  # fmt: skip
 _SWITCHED = {True: "on", False: "off", "true": "on", "false": "off", "True": "on", "False": "off"}
 """YAML reads on as true."""
 

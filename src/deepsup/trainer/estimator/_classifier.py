@@ -186,7 +186,7 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
             loss=self.loss, alpha=() if self.alpha is None else self.alpha, epochs=self.epochs,
             lr=self.lr if self.learning_rate is None else self.learning_rate, seed=seed, batch_size=self.batch_size,
             optimizer="adamw", weight_decay=self.weight_decay, anneal="cosine", device=self.device, gradient_every=0,
-            head_lr=(self.companion or Companion()).rate,
+            companion_lr=(self.companion or Companion()).rate,
         )  # fmt: skip
 
     def _parts(self, codes: Array, seed: int) -> tuple[Array, Array]:

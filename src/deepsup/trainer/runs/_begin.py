@@ -20,7 +20,7 @@ CHANGEABLE = frozenset(
     {"limit_steps", "checkpoint_minutes", "checkpoint_steps", "keep", "snapshots", "start_from", "weights"}
 )
 # what may also change after a divergence; the change is recorded
-CHANGEABLE_AFTER_DIVERGENCE = frozenset({"lr", "head_lr", "alpha"})
+CHANGEABLE_AFTER_DIVERGENCE = frozenset({"lr", "companion_lr", "alpha"})
 
 # what else the last bits of the weights depend on
 SURROUNDINGS = ("torch", "machine", "cpu", "threads", "processes")

@@ -74,7 +74,7 @@ def train(
 
     config: what to train; default: all settings' defaults, or with ``resume`` the config of the run.
     out: the run folder; default: ``runs/`` and a name made from the config.
-    resume: continue the run where it was stopped; start it if there is none. After a divergence, lr, head_lr and
+    resume: continue the run where it was stopped; start it if there is none. After a divergence, lr, companion_lr and
         alpha may differ from before.
     callbacks: what to call between steps and epochs, in this order.
     keep_memory: have malloc keep freed memory while training, in the whole process; faster on the CPU.

@@ -21,7 +21,7 @@ from deepsup.trainer.training import build_net, build_objective
 
 COMPANIONS = frozenset(
     {"at", "pool", "hidden", "companion_length", "companion_init", "companion_loss", "companion_labels", "alpha",
-     "gamma", "schedule", "decay_by", "average", "join", "head_lr", "head_lr_decay"}
+     "gamma", "schedule", "decay_by", "average", "join", "companion_lr", "companion_lr_decay"}
 )  # fmt: skip
 """Settings that mean nothing for the plain net."""
 DECIDED = frozenset(

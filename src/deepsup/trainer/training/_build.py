@@ -58,7 +58,7 @@ def _built(config: Config, classes: int, shape: Sequence[int], factory: Factory 
         hidden=given.hidden,
         length=given.companion_length or None,
         init=given.companion_init,
-        rate=1.0,  # the optimizer's groups have the companions' learning rate, head_lr
+        rate=1.0,  # the optimizer's groups have the companions' learning rate, companion_lr
         join=given.join,
     )
     net = supervise(network, at=taps_of(config, network), num_classes=classes, example=example, companion=companion)
@@ -322,8 +322,8 @@ def group_of(config: Config, net: DeeplySupervised, name: str, parameter: nn.Par
     decay = given.weight_decay if parameter.ndim > 1 else 0.0
     room, _, inside = name.partition(".")
     if room == "heads":
-        own = net.rate_of(inside)  # head_lr replaces the rate that a companion has of its own; decay acts on w
-        return Group(given.head_lr / own, decay * own, head=True)
+        own = net.rate_of(inside)  # companion_lr replaces the rate that a companion has of its own; decay acts on w
+        return Group(given.companion_lr / own, decay * own, head=True)
     if given.name == "muon" and parameter.ndim == 4:
         return Group(given.muon_lr, 0.0, orthogonal=True)
     layer = inside.rpartition(".")[0]

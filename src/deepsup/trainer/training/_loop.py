@@ -170,7 +170,7 @@ class Training:
         x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
         done = (within + (self.step + 0.5) / len(self.batches)) / phase.epochs
         lr = learning_rate(config, phase, within, done, self.divisions)
-        set_rates(self.optimizer, lr, self.iteration, config.optimizer.head_lr_decay)
+        set_rates(self.optimizer, lr, self.iteration, config.optimizer.companion_lr_decay)
         self.net.train()
         measured = bool(config.run.gradient_every) and self.step % config.run.gradient_every == 0
         shares = self.net.note_shares(measured and not config.run.compile)

@@ -29,8 +29,8 @@ def learning_rate(config: Config, phase: Phase, epoch: int, progress: float, div
     return phase.lr / phase.anneal_factor**divisions
 
 
-def set_rates(optimizer: torch.optim.Optimizer, lr: float, iteration: int, head_lr_decay: bool) -> None:
+def set_rates(optimizer: torch.optim.Optimizer, lr: float, iteration: int, companion_lr_decay: bool) -> None:
     """Give every group its multiple of the rate; the companions' decays with the iterations where asked for."""
-    head = (1 + 1e-4 * iteration) ** -0.75 if head_lr_decay else 1.0
+    head = (1 + 1e-4 * iteration) ** -0.75 if companion_lr_decay else 1.0
     for group in optimizer.param_groups:
         group["lr"] = lr * group["rate"] * (head if group["head"] else 1.0)

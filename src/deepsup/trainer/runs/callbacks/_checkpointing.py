@@ -6,7 +6,7 @@ from typing import Any
 
 from deepsup.errors import RunError
 from deepsup.io import below
-from deepsup.trainer.config import Config
+from deepsup.trainer.config import Config, current_name
 from deepsup.trainer.runs._begin import CHANGEABLE, CHANGEABLE_AFTER_DIVERGENCE, check_same
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._starting_weights import GONE
@@ -76,7 +76,7 @@ class Checkpointing(Callback):
 
     def _check(self, config: Config, state: dict[str, Any], path: Path) -> None:
         recorded = Config.recorded(state["config"], str(path))  # an older one has fewer settings
-        changed = {key for change in self.run.changes for key in change["changed"]}
+        changed = {current_name(key) for change in self.run.changes for key in change["changed"]}
         free = CHANGEABLE | changed | (CHANGEABLE_AFTER_DIVERGENCE if self.run.diverged is not None else set())
         check_same(self.run, config.to_dict(), recorded.to_dict(), free)
         if state["data"] != self.facts["data"]:
