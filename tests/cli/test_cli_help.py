@@ -178,7 +178,8 @@ def test_the_list_of_targets_has_all(capsys: pytest.CaptureFixture) -> None:
 
 def examples() -> list[str]:
     """The commands of the README and the docs: in code blocks, and in the table of docs/cli.md."""
-    pages = {path.name: path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+    files = (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+    pages = {path.name: path.read_text().replace("\\\n", "") for path in files}
     lines = [
         line for page in pages.values() for line in re.findall(r"^    (deepsup [a-z][^#|>\n]*)", page, re.MULTILINE)
     ]
