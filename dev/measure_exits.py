@@ -21,7 +21,7 @@ from deepsup.errors import DeepsupError, RunError
 from deepsup.exits import ratio
 from deepsup.exits._stage_times import counted, early_labels, plain_labels, seconds_per_sample
 from deepsup.insight import error_percent
-from deepsup.io import write_whole
+from deepsup.io import with_block, write_whole
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import find_recipe
 from deepsup.trainer.runs import environment_now, load_model
@@ -190,9 +190,8 @@ def deviation(one: float, other: float, images: int) -> float:
 
 def write_page(page: Path, record: dict[str, Any]) -> None:
     """Write the table to its place in the page."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    page.write_text(f"{before}{BEGIN}\n\n{markdown(record)}\n\n{END}{after}", encoding="utf-8")
+    text = with_block(page.read_text(encoding="utf-8"), BEGIN, END, f"\n\n{markdown(record)}\n\n")
+    write_whole(page, text.encode())
 
 
 def main() -> None:

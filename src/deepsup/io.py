@@ -132,6 +132,19 @@ def folder_below(root: Path, *names: str) -> Path:
     return path
 
 
+def with_block(page: str, begin: str, end: str, block: str) -> str:
+    """Return a page with another text between its two marks.
+
+    >>> with_block("a <!-- b --> old <!-- e --> z", "<!-- b -->", "<!-- e -->", " new ")
+    'a <!-- b --> new <!-- e --> z'
+    """
+    before, mark, rest = page.partition(begin)
+    _, closing, after = rest.partition(end)
+    if not mark or not closing:
+        raise RunError(f"the page has no place for the text; expected the lines {begin} and {end} in it")
+    return f"{before}{begin}{block}{end}{after}"
+
+
 def remove(path: Path) -> None:
     """Remove a file, if it is there; of a link, the link."""
     with disk_errors_named(path):

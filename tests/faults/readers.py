@@ -41,7 +41,7 @@ from deepsup.trainer.runs._exits import digest, load_exits
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._model import load_model
 from deepsup.trainer.runs._starting_weights import read_weights
-from deepsup.trainer.runs._train import Trainer, train
+from deepsup.trainer.runs._train import RunTraining, train
 from deepsup.trainer.runs.callbacks._snapshots import read_snapshot
 from deepsup.trainer.training import _checkpoint as checkpoint
 from deepsup.trainer.training._distributed import joined
@@ -198,14 +198,14 @@ def read_records(folder: Path) -> None:
     _ = run.config, run.result, run.metrics, run.split, run.insight, run.environment, run.changes, run.diverged
 
 
-def run_files(folder: Path) -> tuple[dict[str, bytes], Trainer]:
+def run_files(folder: Path) -> tuple[dict[str, bytes], RunTraining]:
     """Return the files of a run of a few steps, and the trainer that could resume it."""
     data = folder / "data.npz"
     data.write_bytes(npz(images=np.arange(12 * 28 * 28, dtype=np.uint8).reshape(12, 28, 28), labels=np.arange(12) % 3))
     config = Config(data=str(data), epochs=1, batch_size=2, tensorboard=False)
     run = train(config, folder / "run")
     with joined("cpu") as processes:
-        trainer = Trainer(config, run, processes)
+        trainer = RunTraining(config, run, processes)
     (folder / "run" / "changes.json").write_text('{"changes": [{"epoch": 0, "step": 0, "changed": {}}]}')
     (folder / "run" / "diverged.json").write_text('{"failed": "x", "config": {}}')
     (folder / "run" / "exits.json").write_text(json.dumps(early_exits(run)))
@@ -270,7 +270,7 @@ def read_model(folder: Path) -> None:
     load_model(RunFolder(folder)).measure(PIXELS[:1, :1, :28, :28])
 
 
-def read_checkpoint(trainer: Trainer, folder: Path) -> None:
+def read_checkpoint(trainer: RunTraining, folder: Path) -> None:
     path = folder / "step.pt"
     trainer.checkpointing.restore_from(trainer.training, path, checkpoint.load(path))
 

@@ -16,7 +16,6 @@ import json
 import logging
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -36,6 +35,8 @@ from crashes import CRASHES, Record, missing  # noqa: E402
 from endurance import ENDURANCE  # noqa: E402
 from scale import SCALE  # noqa: E402
 from study_crashes import STUDY_CRASHES  # noqa: E402
+
+from deepsup.io import with_block  # noqa: E402
 
 RECORD, PAGE = PROJECT / "results" / "soak.json", PROJECT / "docs" / "faults.md"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
@@ -127,8 +128,7 @@ def duration(seconds: float) -> str:
 
 def written(page: str, record: dict[str, Any]) -> str:
     """Return a page with the record's table in its place."""
-    place = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
-    return place.sub(lambda _: f"{BEGIN}\n\n{table(record)}\n\n{END}", page)
+    return with_block(page, BEGIN, END, f"\n\n{table(record)}\n\n")
 
 
 def main() -> int:

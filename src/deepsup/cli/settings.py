@@ -13,7 +13,7 @@ import yaml
 from tyro.conf import arg
 
 from deepsup.errors import ConfigError
-from deepsup.trainer.config import GROUPS, PLACES, Config, Setting, settings_of
+from deepsup.trainer.config import GROUPS, PLACES, Config, Setting, option_words, settings_of, value_words
 from deepsup.trainer.recipes import find_recipe
 
 _KINDS = {int: "INT", float: "FLOAT", str: "NAME", bool: ""}
@@ -82,15 +82,7 @@ def default_of(setting: Setting, defaults: Config) -> str:
         return _UNSET.get(setting.name, "none")
     if isinstance(default, bool):
         return "on" if default else "off"
-    return " ".join(_words(default))
-
-
-def _words(value: Any) -> list[str]:
-    """Return a value as the words that follow its option."""
-    if isinstance(value, dict):
-        return [f"{key}={yaml.safe_dump(each, default_flow_style=True, width=10**6).splitlines()[0]}"
-                for key, each in value.items()]  # fmt: skip
-    return [str(each) for each in (value if isinstance(value, tuple) else (value,))]
+    return " ".join(value_words(default))
 
 
 def given(settings: Any) -> dict[str, Any]:
@@ -135,7 +127,5 @@ def command(verb: str, recipe: str | None, file: Path | None, given: dict[str, A
     words += [] if recipe is None else ["--recipe", recipe]
     words += [] if file is None else ["--config", str(file)]
     for name, value in given.items():
-        option = name.replace("_", "-")
-        words += [f"--{option}" if value else f"--no-{option}"] if isinstance(value, bool) else [
-            f"--{option}", *_words(value)]  # fmt: skip
+        words += option_words(name, value)
     return shlex.join([*words, *more, "--out", str(out)])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deepsup.errors import RunError
-from deepsup.io import write_whole
+from deepsup.io import with_block, write_whole
 from deepsup.paper.own_claims import OWN_CLAIMS
 from deepsup.paper.paper_claims import PAPER_CLAIMS, verdict
 from deepsup.paper.plan import minutes
@@ -88,9 +88,7 @@ def renewed(page: Path, block: Callable[[], str]) -> bool:
     """Write a block anew between its marks; whether the page is there and has them."""
     if not page.is_file() or BEGIN not in (text := page.read_text(encoding="utf-8")):
         return False
-    before, rest = text.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    write_whole(page, f"{before}{BEGIN}\n{block()}\n{END}{after}".encode())
+    write_whole(page, with_block(text, BEGIN, END, f"\n{block()}\n").encode())
     return True
 
 

@@ -12,7 +12,7 @@ import torch
 
 from deepsup.trainer.recipes import find_recipe
 from deepsup.trainer.runs._folder import RunFolder
-from deepsup.trainer.runs._train import Trainer
+from deepsup.trainer.runs._train import RunTraining
 from deepsup.trainer.training import Callback
 from deepsup.trainer.training._distributed import Processes
 from deepsup.trainer.training._loop import Training
@@ -37,7 +37,7 @@ def trace(name: str, folder: Path) -> list[float]:
     """Return the objective at each of the first 19 steps."""
     config = find_recipe(name.partition(",")[0]).replace(**(SMALL | FAMILIES[name]))
     losses = Losses()
-    Trainer(config, RunFolder(folder / name), Processes()).training.train([losses])
+    RunTraining(config, RunFolder(folder / name), Processes()).training.train([losses])
     return losses.seen
 
 

@@ -12,7 +12,7 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.networks._zoo import published_weights
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._starting_weights import read_weights
-from deepsup.trainer.runs._train import Trainer
+from deepsup.trainer.runs._train import RunTraining
 from deepsup.trainer.training._distributed import Processes
 
 BASE = Config(
@@ -22,7 +22,7 @@ BASE = Config(
 
 
 def trunk_of(config: Config, folder: Path) -> dict[str, Tensor]:
-    return Trainer(config, RunFolder(folder), Processes()).training.net.trunk.state_dict()
+    return RunTraining(config, RunFolder(folder), Processes()).training.net.trunk.state_dict()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from deepsup.trainer.runs._begin import default_name
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._model import read_model
 from deepsup.trainer.runs._run import Run
-from deepsup.trainer.runs._train import Trainer, train
+from deepsup.trainer.runs._train import RunTraining, train
 from deepsup.trainer.training._distributed import Processes
 
 BASE = Config(
@@ -26,8 +26,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(BASE, tmp_path_factory.mktemp("first") / "run")
 
 
-def begun(config: Config, folder: Path) -> Trainer:
-    return Trainer(config, RunFolder(folder), Processes())
+def begun(config: Config, folder: Path) -> RunTraining:
+    return RunTraining(config, RunFolder(folder), Processes())
 
 
 def test_all_weights_but_the_last_layers_are_copied(first: Run, tmp_path: Path) -> None:

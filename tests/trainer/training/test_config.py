@@ -145,8 +145,8 @@ def test_the_defaults_are_those_of_the_library() -> None:
     named = [name for name in signature(Objective).parameters if name != "net"]
     assert {name: getattr(ours, name) for name in named} == {name: getattr(theirs, name) for name in named}
     shared = {field.name: field.default for field in fields(ObjectiveSettings) if field.name in named}
-    # labels to be ignored are none of a run's, and its progress is counted by the training
-    assert shared.keys() == set(named) - {"ignore_index", "steps"}
+    # labels to be ignored, tokens and losses of one's own are none of a run's; its progress is counted by the training
+    assert shared.keys() == set(named) - {"ignore_index", "steps", "output_loss", "shift"}
     for name, default in shared.items():
         once = (default[0] if default else None) if isinstance(default, tuple) else default
         assert once == signature(Objective).parameters[name].default, name

@@ -1,12 +1,11 @@
 """Read and write the result of the bench: a JSON file and a Markdown table. Needs no torch."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 from deepsup.errors import RunError
-from deepsup.io import write_whole
+from deepsup.io import with_block, write_whole
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
@@ -125,6 +124,4 @@ def page_text(path: Path) -> str:
 
 def write_page(path: Path, answer: dict[str, Any]) -> None:
     """Write the table to its place in a page."""
-    place = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
-    table = f"{BEGIN}\n\n{markdown(answer)}\n\n{END}"
-    write_whole(path, place.sub(lambda _: table, page_text(path)).encode())
+    write_whole(path, with_block(page_text(path), BEGIN, END, f"\n\n{markdown(answer)}\n\n").encode())

@@ -12,7 +12,14 @@ from deepsup.trainer.config._groups import (
     RunSettings,
     SupervisionSettings,
 )
-from deepsup.trainer.config._setting import Setting, current, current_name, settings_of
+from deepsup.trainer.config._setting import (
+    Setting,
+    current,
+    current_name,
+    option_words,
+    settings_of,
+    value_words,
+)
 
 __all__ = [
     "GROUPS",
@@ -28,6 +35,8 @@ __all__ = [
     "SupervisionSettings",
     "current",
     "current_name",
+    "option_words",
     "plain_types",
     "settings_of",
+    "value_words",
 ]

@@ -146,3 +146,25 @@ def from_mapping(group: type[Any], given: Any) -> Any:
     if not given.keys() >= set(needed):
         raise ConfigError(f"{name} {dict(given)}; expected at least {' and '.join(needed)}")
     return group(**given)
+
+
+def option_words(name: str, value: Any) -> list[str]:
+    """Return a setting as the words that the command line takes for it.
+
+    >>> option_words("shuffle", False), option_words("alpha", [0.1, 0.2]), option_words("network_options", {"a": 1})
+    (['--no-shuffle'], ['--alpha', '0.1', '0.2'], ['--network-options', 'a=1'])
+    """
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    return [f"--{option}", *value_words(value)]
+
+
+def value_words(value: Any) -> list[str]:
+    """Return a value as the words that follow its option."""
+    if isinstance(value, Mapping):
+        import yaml
+
+        texts = {key: yaml.safe_dump(each, default_flow_style=True, width=10**6) for key, each in value.items()}
+        return [f"{key}={text.splitlines()[0]}" for key, text in texts.items()]
+    return list(map(str, value)) if isinstance(value, list | tuple) else [str(value)]

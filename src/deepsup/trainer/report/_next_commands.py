@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from deepsup.trainer.config import PLACES, Config, current, current_name
+from deepsup.trainer.config import PLACES, Config, current, current_name, option_words
 from deepsup.trainer.data import KNOWN
 
 # decided by the comparison, so not a flag of the command
@@ -18,7 +18,7 @@ def compare_again(table: Mapping[str, Any], name: str, **changes: Any) -> str:
     """Return the command that trains the comparison ``name`` again, on the same data, with some settings changed."""
     seeds = changes.get("seeds", len(table.get("seeds", [])) or 3)
     config = {**config_of(table), **changes}
-    new = "-".join([name, *(word for key, value in changes.items() for word in flag(key, value))])
+    new = "-".join([name, *(word for key, value in changes.items() for word in option_words(key, value))])
     words = ["--data", str(config.get("data", Config().data.source)), *flags(config)]
     methods = list(table.get("methods", _USUAL))
     words += ["--methods", *methods] if methods != _USUAL else []
@@ -43,17 +43,8 @@ def flags(config: Mapping[str, Any]) -> list[str]:
     for name in (name for name in PLACES if name in config and name not in _DECIDED):
         value = current(name, config[name])
         if value != usual[name] and value not in (None, [], {}):
-            words += flag(name.replace("_", "-"), value)
+            words += option_words(name, value)
     return words
-
-
-def flag(name: str, value: Any) -> list[str]:
-    """Return one setting as the command takes it."""
-    if isinstance(value, bool):
-        return [f"--{name}" if value else f"--no-{name}"]
-    if isinstance(value, Mapping):
-        return [f"--{name}", *(f"{key}={each}" for key, each in value.items())]
-    return [f"--{name}", *map(str, value)] if isinstance(value, list) else [f"--{name}", str(value)]
 
 
 def config_of(table: Mapping[str, Any]) -> dict[str, Any]:

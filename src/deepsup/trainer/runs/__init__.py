@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deepsup.trainer.runs._run import Run as Run
     from deepsup.trainer.runs._run_data import data_of as data_of
     from deepsup.trainer.runs._shares import shares_line as shares_line
-    from deepsup.trainer.runs._train import Trainer as Trainer
+    from deepsup.trainer.runs._train import RunTraining as RunTraining
     from deepsup.trainer.runs._train import on_error_resume as on_error_resume
     from deepsup.trainer.runs._train import train as train
     from deepsup.trainer.runs.callbacks._snapshots import read_snapshot as read_snapshot
@@ -44,7 +44,7 @@ _HOME = {
     "Result": "_folder",
     "Run": "_run",
     "RunFolder": "_folder",
-    "Trainer": "_train",
+    "RunTraining": "_train",
     "as_settled": "_begin",
     "calibrate_run": "_exits",
     "check_fits": "_evaluate",

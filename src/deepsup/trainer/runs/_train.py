@@ -90,7 +90,7 @@ def train(
                 if resume:
                     logger.info("%s %s", "going on with" if began else "starting", run.folder)
                 with kept_memory() if keep_memory else nullcontext():
-                    Trainer(to_train, run, processes).train(callbacks)
+                    RunTraining(to_train, run, processes).train(callbacks)
     return run
 
 
@@ -115,7 +115,7 @@ def ended(run: RunFolder, config: Config) -> bool:
     return True
 
 
-class Trainer:
+class RunTraining:
     """Trains one run in its folder: builds all parts, restores, trains, writes the model and the result."""
 
     def __init__(self, config: Config, run: RunFolder, processes: Processes) -> None:

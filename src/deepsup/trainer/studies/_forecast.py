@@ -11,7 +11,7 @@ import numpy as np
 
 from deepsup.errors import DivergedError
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs import RunFolder, Trainer
+from deepsup.trainer.runs import RunFolder, RunTraining
 from deepsup.trainer.studies._comparison_table import result_of
 from deepsup.trainer.studies._engine import Workers
 from deepsup.trainer.studies._pool import Job, quiet, whole
@@ -56,7 +56,7 @@ def measure_cost(job: Job, threads: int, _own: bool = False) -> Cost:
     clock = Clock(STEPS, SECONDS)
     with quiet(threads), tempfile.TemporaryDirectory() as folder:
         clock.times.append(time.perf_counter())
-        trainer = Trainer(job.config.replace(limit_steps=None), RunFolder(Path(folder)), Processes())
+        trainer = RunTraining(job.config.replace(limit_steps=None), RunFolder(Path(folder)), Processes())
         start = time.perf_counter() - clock.times.pop()
         training, data = trainer.training, trainer.data
         began = time.perf_counter()
