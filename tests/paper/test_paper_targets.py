@@ -6,7 +6,7 @@ import pytest
 
 from deepsup.paper import plan_of
 from deepsup.paper.paper_targets import RATES, TABLE_BUDGETS, of_method, trial
-from deepsup.paper.plan import Plan
+from deepsup.paper.plan import START_STEPS, Plan
 from deepsup.paper.printed import TABLES
 from deepsup.trainer.config import Config
 from deepsup.trainer.studies import COMPANIONS
@@ -153,6 +153,16 @@ def test_the_papers_preset_cuts_nothing(name: str) -> None:
             assert "width" not in config.network.options
             assert config.total_epochs >= (50 if name == "mnist" else 100)
         assert row.method.seeds == 3
+
+
+@pytest.mark.parametrize("name", [*TABLES, "fig2b-nin", "pretraining-nin"])
+def test_the_start_of_the_papers_preset_is_its_rows_cut_short(name: str) -> None:
+    for row, whole in zip(plan(name, "start").rows, plan(name, "paper").rows, strict=True):
+        ((choice, config),) = row.method.choices.items()
+        assert (row.id, row.method.seeds, config.run.limit_steps) == (whole.id, 1, START_STEPS)
+        assert config.optimizer.lr == 0.03
+        own = whole.method.choices[choice]
+        assert config.replace(limit_steps=None, keep=own.run.keep) == own
 
 
 def test_greedy_nets_are_tuned_with_a_schedule_and_a_rate_of_their_own() -> None:

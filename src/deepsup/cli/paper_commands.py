@@ -35,7 +35,8 @@ def reproduce(
 
     Args:
         target: what to reproduce
-        preset: paper (the full protocol, for a GPU), cpu (minutes to hours on two cores) or smoke (seconds)
+        preset: paper (the full protocol, for a GPU), start (its first steps), cpu (minutes to hours on two cores) or
+            smoke (seconds)
         out: folder of runs, records and figures; a target that was stopped goes on there
         where: where the runs are trained.
         seeds: number of seeds

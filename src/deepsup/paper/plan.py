@@ -18,15 +18,17 @@ from deepsup.trainer.data import COMPOSED, HALVES, KNOWN, load_data
 from deepsup.trainer.networks import describe
 from deepsup.trainer.studies import Method, with_precision
 
-PRESETS = ("paper", "cpu", "smoke")
+PRESETS = ("paper", "cpu", "smoke", "start")
+START_STEPS = 300
+"""Of each row under the preset start, which shows that the rows of the preset paper learn."""
 
-# images a second in training on two cores (AVX2), batches of 64: cnn, nin-mnist, nin-cifar10 and maxout-cifar10 are
-# measured, the others are guessed from these by their multiply-adds
+# images per second in training on two cores with fast bfloat16 (AVX512): cnn and NIN on MNIST and CIFAR-10 are
+# measured, the others are guessed from these and from older measurements by their multiply-adds
 SPEED = {
-    "cnn": 5000.0, "nin-mnist": 250.0, "nin-cifar10": 74.0,
-    "nin-cifar100": 74.0, "nin-svhn": 60.0, "maxout-mnist": 250.0, "maxout-cifar10": 29.0, "maxout-svhn": 70.0,
-    "stochastic-pooling-mnist": 300.0, "stochastic-pooling-cifar10": 200.0, "stochastic-pooling-svhn": 180.0,
-    "dropconnect-cifar10": 150.0, "dropconnect-svhn": 100.0, "tree-cifar100": 100.0, "unet-small": 500.0,
+    "cnn": 5000.0, "nin-mnist": 460.0, "nin-cifar10": 180.0,
+    "nin-cifar100": 180.0, "nin-svhn": 140.0, "maxout-mnist": 400.0, "maxout-cifar10": 55.0, "maxout-svhn": 130.0,
+    "stochastic-pooling-mnist": 450.0, "stochastic-pooling-cifar10": 300.0, "stochastic-pooling-svhn": 270.0,
+    "dropconnect-cifar10": 220.0, "dropconnect-svhn": 150.0, "tree-cifar100": 180.0, "unet-small": 500.0,
 }  # fmt: skip
 WORK_SPEED = {"fast": 2e10, "plain": 1.5e10}
 """Nets whose size is an option -> multiply-adds of forward passes per second in training, on two cores."""
@@ -126,20 +128,21 @@ def in_one_precision(plan: Plan, recorded: Mapping[str, Any] | None, folder: Pat
 
 
 def minutes(plan: Plan) -> float:
-    """Return about how many minutes a plan takes on two cores: images to be seen, over images a second."""
-    starts = {str(row.method.start): [row.method.start] * row.method.seeds for row in plan.rows}
-    begun = [config for configs in starts.values() for config in configs if config is not None]
-    return sum(map(seconds, [*begun, *(config for row in plan.rows for config in trainings(row.method))])) / 60
+    """Return about how many minutes a plan takes on two cores: images to be seen, over images per second.
 
-
-def trainings(method: Method) -> list[Config]:
-    """Return the configs of all runs of an method; the first choice stands for the one that will be chosen."""
-    trials = (
-        [method.trial(config) for config in method.choices.values()] * method.searches
-        if len(method.choices) > 1
-        else []
-    )
-    return trials + [next(iter(method.choices.values()))] * method.seeds
+    The first choice stands for the one that will be chosen; what rows share is counted once.
+    """
+    shared: dict[str, Config] = {}
+    total = 0.0
+    for row in plan.rows:
+        method = row.method
+        for choice, config in method.choices.items() if len(method.choices) > 1 else ():
+            for seed in range(method.searches):
+                shared[f"{method.trial_name or method.name}-{choice}-{seed}"] = method.trial(config)
+        if method.start is not None:
+            shared |= {f"{method.start}-{seed}": method.start for seed in range(method.seeds)}
+        total += method.seeds * seconds(next(iter(method.choices.values())))
+    return (total + sum(map(seconds, shared.values()))) / 60
 
 
 def seconds(config: Config) -> float:
@@ -159,6 +162,20 @@ def seconds(config: Config) -> float:
 def work_of(network: str, channels: int, side: int, options: str) -> int:
     """Return the multiply-adds of a net per image; options are JSON, to be looked up: building a net takes 0.1 s."""
     return describe(network, in_channels=channels, image_size=side, **json.loads(options)).multiply_adds
+
+
+def start_plan(plan: Plan) -> Plan:
+    """Return the first steps of every row of a plan, as they are: one seed, the rate in the middle, nothing chosen."""
+
+    def first_steps(method: Method) -> Method:
+        names = list(method.choices)
+        middle = names[len(names) // 2]
+        config = method.choices[middle].replace(limit_steps=START_STEPS, tensorboard=False, keep=1)
+        start = None if method.start is None else method.start.replace(limit_steps=START_STEPS)
+        return replace(method, choices={middle: config}, seeds=1, searches=1, start=start)
+
+    groups = tuple(tuple(replace(row, method=first_steps(row.method)) for row in group) for group in plan.groups)
+    return replace(plan, groups=groups)
 
 
 def smoke_plan(plan: Plan, folder: Path) -> Plan:

@@ -10,7 +10,7 @@ import torch
 
 from deepsup.errors import ConfigError, RunError, nearest
 from deepsup.io import write_whole
-from deepsup.paper.plan import Plan, Row, check_preset, in_one_precision, minutes, smoke_plan, with_seeds
+from deepsup.paper.plan import Plan, Row, check_preset, in_one_precision, minutes, smoke_plan, start_plan, with_seeds
 from deepsup.paper.provenance import history
 from deepsup.paper.record_rows import Entry, environment_here, record_row, rows_that_hold
 from deepsup.paper.row_id import RowId
@@ -101,8 +101,11 @@ def theory_body(preset: str) -> dict[str, Any]:
 def plan_of(name: str, preset: str, out: Path, seeds: int | None = None) -> Plan:
     """Return the rows of a target under a preset."""
     target = find_target(name)
-    plan = target.plan("cpu" if preset == "smoke" else preset)
-    return with_seeds(smoke_plan(plan, out) if preset == "smoke" else plan, seeds)
+    if preset == "smoke":
+        return with_seeds(smoke_plan(target.plan("cpu"), out), seeds)
+    if preset == "start":
+        return with_seeds(start_plan(target.plan("paper")), seeds)
+    return with_seeds(target.plan(preset), seeds)
 
 
 def listed() -> dict[str, dict[str, Any]]:
@@ -132,7 +135,7 @@ def trained_bodies(
     """Run the groups of a target one after the other; after each, yield what has come out so far."""
     plan, target = plan_of(name, preset, out, seeds), find_target(name)
     chosen = rows_named(plan, only)
-    folder = out / (f"smoke-{plan.runs}" if preset == "smoke" else plan.runs)
+    folder = out / (f"{preset}-{plan.runs}" if preset in ("smoke", "start") else plan.runs)
     plan = in_one_precision(plan, earlier, folder)
     rows = {} if earlier is None else rows_that_hold(plan, earlier, measured=target.measure is not None)
     if only and earlier is not None:

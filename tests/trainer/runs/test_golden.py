@@ -22,7 +22,7 @@ SMALL = {"data": "mnist-mini", "train_size": 320, "batch_size": 16, "limit_steps
          "amp": "off"}  # fmt: skip
 FAMILIES: dict[str, dict[str, Any]] = {
     "quick": {},
-    "dsn-mnist": {"augment": "crop-flip"},
+    "dsn-mnist": {"augment": "crop-flip", "network_options": {}, "lr": 0.001, "anneal": "step"},  # as first recorded
     "caffe-cifar10": {"network": "nin-mnist", "normalize": "gcn"},
     "nin-mnist": {"lr": 0.01},
     "maxout-mnist": {},
