@@ -208,8 +208,9 @@ def table_base(name: str, preset: str) -> tuple[Config, Config]:
         network_options={"init": "he"}, anneal="triangular", anneal_at=(), norms=False, lr=RATES[1],
         gradient_every=0, **{**GRID_STRONG, **SCALE}, taps=("network",),
     )  # fmt: skip
+    config = config.replace(warmup=warmup(config.run.epochs, preset))
     if preset == "paper":
-        return config.replace(warmup=warmup(config.run.epochs, preset)), full
+        return config, full
     drop = {} if name == "mnist" else {"drop": DROP}
     return config.replace(network_options=HALF | drop, extra=False, **TABLE_BUDGETS[name]), full
 

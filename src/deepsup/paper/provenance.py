@@ -8,7 +8,7 @@ from deepsup.paper.plan import Row
 from deepsup.trainer.studies import search_jobs
 
 NOT_RECORDED = "not recorded"
-HEAD_LR = "head_lr 0.01 was picked on test digits of mnist-mini, before this study"
+HEAD_LR = "companion_lr 0.01 was picked on test digits of mnist-mini, before this study"
 HISTORY: dict[str, tuple[int | None, str]] = {
     "fig2b-nin": (0, "net, budget and candidates were set by runs on 5,000 held-out training digits"),
     **dict.fromkeys(("fig2a-nin", "fig2c-nin", "pretraining-nin", "l1-l2-nin"),
