@@ -36,7 +36,7 @@ def demo(runs: _Runs, out: _File = None, trust: Flag = False, json: Flag = False
     path = write_demo(first, others[0] if others else None, out)
     size = path.stat().st_size
     show({"page": str(path), "bytes": size}, f"{path}: {size / 1e6:.2f} MB; open it in a browser", json)
-    if not json and sys.stdout.isatty() and has_display():
+    if not json and sys.stderr.isatty() and has_display():  # standard output is redirected while a verb runs
         webbrowser.open(path.resolve().as_uri())
 
 

@@ -17,7 +17,15 @@ import deepsup
 from deepsup import Companion, create_network, list_networks, supervise
 from deepsup.errors import ExportError
 from deepsup.trainer.demo._browser_graph import browser_graph, missing_form, weights_of
-from deepsup.trainer.demo._number_packing import BITS, FLOAT, fewest_bits, packed_weights, restored_weight
+from deepsup.trainer.demo._number_packing import (
+    BITS,
+    FLOAT,
+    fewest_bits,
+    packed_changes,
+    packed_weights,
+    restored_weight,
+    steps_between,
+)
 from deepsup.trainer.preprocess import Normalizer
 from deepsup.trainer.preprocess._steps import GCN, LCN, Standardize
 from deepsup.trainer.runs._run import Preprocess
@@ -27,11 +35,13 @@ SCRIPT = Path(deepsup.__file__).parent / "trainer" / "demo" / "interpreter.js"
 RUN = """
 const Interpreter = require(process.argv[1]);
 const given = JSON.parse(require("fs").readFileSync(0));
-const run = Interpreter.compiled(given.graph, Interpreter.unpacked(given.entries, given.text));
-console.log(JSON.stringify(given.images.map((pixels) => {
-  const values = run(Interpreter.tensor([1, ...given.shape], Float32Array.from(pixels)));
-  return given.wanted.map((name) => Array.from(values.get(name).data));
-})));
+Interpreter.unpacked(given.entries, given.text).then((weights) => {
+  const run = Interpreter.compiled(given.graph, weights);
+  console.log(JSON.stringify(given.images.map((pixels) => {
+    const values = run(Interpreter.tensor([1, ...given.shape], Float32Array.from(pixels)));
+    return given.wanted.map((name) => Array.from(values.get(name).data));
+  })));
+});
 """
 needs_node = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
@@ -185,27 +195,57 @@ def test_a_form_that_the_page_lacks(operator: str, at: dict[str, Any], missing: 
     assert missing_form(operator, at) == missing
 
 
+def unpacked_by_node(packed: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Return what the page makes of weights, and of the changes from them to earlier ones, one after the other."""
+    script = """const Interpreter = require(process.argv[1]); const given = JSON.parse(require("fs").readFileSync(0));
+    (async () => {
+      let found;
+      for (const { entries, text } of given) found = await Interpreter.unpacked(entries, text, found);
+      const values = Object.entries(found).map(([name, tensor]) => [name, Array.from(tensor.data)]);
+      console.log(JSON.stringify(Object.fromEntries(values)));
+    })();"""
+    assert NODE is not None
+    done = subprocess.run(
+        [NODE, "-e", script, str(SCRIPT)], input=json.dumps(packed), capture_output=True, text=True, check=True
+    )
+    return {name: np.float32(values) for name, values in json.loads(done.stdout).items()}
+
+
 @needs_node
 @pytest.mark.parametrize("bits", [*BITS, FLOAT])
 def test_packed_numbers_come_back(bits: int) -> None:
     weights = {"small": torch.randn(7), "large": torch.randn(30, 101), "none": torch.zeros(50, 50)}
     weights["large"][3] *= 1000
     entries, text = packed_weights(weights, dict.fromkeys(weights, bits))
-    script = """const Interpreter = require(process.argv[1]); const given = JSON.parse(require("fs").readFileSync(0));
-    const found = Interpreter.unpacked(given.entries, given.text);
-    const values = Object.entries(found).map(([name, tensor]) => [name, Array.from(tensor.data)]);
-    console.log(JSON.stringify(Object.fromEntries(values)))"""
-    assert NODE is not None
-    done = subprocess.run(
-        [NODE, "-e", script, str(SCRIPT)], input=json.dumps({"entries": entries, "text": text}),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    found = json.loads(done.stdout)
+    found = unpacked_by_node([{"entries": entries, "text": text}])
     for name, weight in weights.items():
         expected = restored_weight(weight, bits)
-        np.testing.assert_array_equal(np.float32(found[name]).reshape(weight.shape), expected.numpy())
+        np.testing.assert_array_equal(found[name].reshape(weight.shape), expected.numpy())
         most = weight.reshape(len(weight), -1).abs().amax(1) / (2 ** (min(bits, 24) - 1) - 1)
         assert ((expected - weight).reshape(len(weight), -1).abs().amax(1) <= 0.55 * most).all()
+
+
+@needs_node
+def test_changes_between_epochs_come_back() -> None:
+    """Each epoch has the changes from what the page knows of the next one: half a step is the most that they differ."""
+    last = {"large": torch.randn(30, 101), "small": torch.randn(7), "same": torch.ones(3)}
+    epochs = [
+        {name: value + scale * torch.randn_like(value) * (name != "same") for name, value in last.items()}
+        for scale in (0.01, 0.1, 40.0)
+    ]
+    entries, text = packed_weights(last, {"large": 9})
+    packed = [{"entries": entries, "text": text}]
+    later = {name: restored_weight(value, {"large": 9}.get(name, FLOAT)) for name, value in last.items()}
+    for weights in epochs:
+        steps = steps_between(weights, later, {"large": 6}, 0.5)
+        assert steps["same"] == 1.0
+        entries, text, later = packed_changes(weights, later, steps)
+        packed.append({"entries": entries, "text": text})
+        assert "same" not in entries
+        for name, value in weights.items():
+            assert float((later[name] - value).abs().max()) <= 0.501 * steps[name]
+    for name, values in unpacked_by_node(packed).items():
+        np.testing.assert_array_equal(values.reshape(later[name].shape), later[name].numpy())
 
 
 def test_the_fewest_bits() -> None:

@@ -1,10 +1,6 @@
 """Sweeps: equal trials, the defaults first, validation only, the same when stopped and resumed, many processes."""
 
 import json
-import os
-import pwd
-import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from postgres_server import PostgresServer, postgres_missing
 
 from deepsup.cli import main
 from deepsup.errors import ConfigError, MissingPackageError, RunError, TrainingError
@@ -259,28 +256,11 @@ def test_two_processes_on_one_sqlite_file(config: Config, space: Path, tmp_path:
 
 
 @pytest.fixture
-def postgres(tmp_path: Path) -> Iterator[str]:
-    """A PostgreSQL server of the test's own; it refuses to be root, so root starts it as somebody else."""
-    programs = [shutil.which("initdb"), shutil.which("pg_ctl")]
-    if None in programs:
-        pytest.skip("there is no PostgreSQL (Debian: apt-get install postgresql)")
-    initdb, pg_ctl = map(str, programs)
-    owner = {"user": "nobody"} if os.getuid() == 0 else {}
-    home = Path(f"/tmp/deepsup-postgres-{os.getpid()}")  # nobody may not enter pytest's own folder
-    home.mkdir(mode=0o700)
-    if owner:
-        os.chown(home, pwd.getpwnam("nobody").pw_uid, -1)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    options = {"cwd": "/", "check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **owner}
-    try:
-        subprocess.run([initdb, "-D", home / "data", "-U", "deepsup", "--auth=trust", "--no-sync"], **options)
-        start = f"-p {port} -k {home} -c listen_addresses=127.0.0.1 -c fsync=off"
-        subprocess.run([pg_ctl, "-D", home / "data", "-o", start, "-w", "-l", home / "log", "start"], **options)
-        yield f"postgresql://deepsup:secret@127.0.0.1:{port}/postgres"
-        subprocess.run([pg_ctl, "-D", home / "data", "-m", "immediate", "stop"], **options)
-    finally:
-        shutil.rmtree(home)
+def postgres() -> Iterator[str]:
+    if postgres_missing():
+        pytest.skip(postgres_missing())
+    with PostgresServer() as server:
+        yield server.url
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,30 @@ from deepsup.trainer.data import Part
 from deepsup.trainer.demo._browser_graph import BrowserGraph, browser_graph, weights_of
 from deepsup.trainer.demo._demo_images import is_ink, measured_on, strip_of, tested_part
 from deepsup.trainer.demo._demo_nets import DemoNet, demo_net
-from deepsup.trainer.demo._number_packing import FLOAT, fewest_bits, packed_weights, restored_weight
+from deepsup.trainer.demo._number_packing import (
+    FLOAT,
+    fewest_bits,
+    packed_changes,
+    packed_weights,
+    restored_weight,
+    steps_between,
+)
 from deepsup.trainer.preprocess import to_tensor
 from deepsup.trainer.runs import Preprocess, RunFolder
 
 HERE = Path(__file__).parent
 MOST_DIFFERENCE = 7e-4
 """Of a score, between the packed weights and the net's own; the arithmetic of the browser adds less than 1e-4."""
-MOST_OF_EARLIER = 0.3
-"""The same for earlier epochs, of which nobody reads more than the bars."""
+MOST_OF_BARS = 0.02
+"""Of the bars of earlier epochs, of which nobody reads a score: the worst bar of a layer, on average over images."""
+COARSEST, FINEST = 8.0, 1 / 32
+"""Factors of the steps in which the weights of earlier epochs are kept."""
 COMPARED = 200
 """Test images that packed weights are compared on."""
 OF_CONSTANTS = 20
 """Bits of large constants, such as the matrix of a whitening."""
+Apart = Callable[[Tensor, Tensor], float]
+"""Scores and those that are expected, [layers,N,K] -> how far they are apart."""
 NAME = {False: "With companions", True: "Without companions"}
 
 
@@ -130,30 +141,78 @@ def layer_errors(each: DemoNet, part: Part) -> dict[str, float]:
     return {name: error_percent(value, measured.labels) for name, value in scores.items()}
 
 
-def bits_of(each: DemoNet, part: Part, most: float) -> dict[str, int]:
-    """Return weight -> the bits with which no score of the trained net differs by more than ``most``."""
-    some, state = part.take(np.arange(min(COMPARED, len(part)))), each.net.state_dict()
-    expected, other = all_scores(each, each.net, some), copy.deepcopy(each.net)
+def bits_of(each: DemoNet, state: Mapping[str, Tensor], part: Part, apart: Apart, most: float) -> dict[str, int]:
+    """Return weight -> the fewest bits with which the scores of a net with these weights are no further apart."""
+    other = copy.deepcopy(each.net)
 
-    def difference(bits: Mapping[str, int]) -> float:
+    def scores(bits: Mapping[str, int]) -> Tensor:
         other.load_state_dict({name: restored_weight(value, bits.get(name, FLOAT)) for name, value in state.items()})
-        return float((all_scores(each, other, some) - expected).abs().max())
+        return all_scores(each, other, part)
 
-    return fewest_bits(state, difference, most)
+    expected = scores({})
+    return fewest_bits(state, lambda bits: apart(scores(bits), expected), most)
 
 
 def packed_epochs(each: DemoNet, graph: BrowserGraph, part: Part) -> list[dict[str, Any]]:
-    """Return the weights of each epoch, the last one exact enough for the same scores as PyTorch's."""
-    exact, other, found = bits_of(each, part, MOST_DIFFERENCE), copy.deepcopy(each.net), []
-    rough = bits_of(each, part, MOST_OF_EARLIER) if len(each.epochs) > 1 else {}
-    for epoch, state in sorted(each.epochs.items()):
-        other.load_state_dict(state)
-        named = weights_of(other)
-        bits = {f"net.{name}": count for name, count in (exact if epoch == max(each.epochs) else rough).items()}
-        bits |= dict.fromkeys(graph.fixed, OF_CONSTANTS)
-        entries, text = packed_weights({name: named[name] for name in graph.weights} | graph.fixed, bits)
-        found.append({"epoch": epoch, "entries": entries, "text": text})
+    """Return the weights of each epoch: the last ones exact enough for the scores of PyTorch, earlier ones as changes.
+
+    Each epoch has the changes from the one after it as the browser knows that, so that nothing adds up.
+    """
+    part, order = part.take(np.arange(min(COMPARED, len(part)))), sorted(each.epochs)
+    named = {epoch: weights_named(each, epoch, graph) for epoch in order}
+    exact = bits_of(each, each.epochs[order[-1]], part, largest_difference, MOST_DIFFERENCE)
+    bits = {f"net.{name}": count for name, count in exact.items()} | dict.fromkeys(graph.fixed, OF_CONSTANTS)
+    entries, text = packed_weights(named[order[-1]] | graph.fixed, bits)
+    found = [{"epoch": order[-1], "entries": entries, "text": text}]
+    if len(order) > 1:
+        apart = bars_apart(each)
+        middle = bits_of(each, each.epochs[order[len(order) // 2]], part, apart, MOST_OF_BARS)
+        bits_of_changes = {f"net.{name}": count for name, count in middle.items()}
+        later = {name: restored_weight(value, bits.get(name, FLOAT)) for name, value in named[order[-1]].items()}
+        factor = COARSEST
+        for epoch in reversed(order[:-1]):
+            expected = all_scores(each, with_weights(each, epoch, {}), part)
+            factor = min(2 * factor, COARSEST)
+            while True:
+                steps = steps_between(named[epoch], later, bits_of_changes, factor)
+                entries, text, restored = packed_changes(named[epoch], later, steps)
+                scores = all_scores(each, with_weights(each, epoch, restored), part)
+                if factor <= FINEST or apart(scores, expected) <= MOST_OF_BARS:
+                    break
+                factor /= 2**0.5
+            found.insert(0, {"epoch": epoch, "entries": entries, "text": text})
+            later = restored
     return found
+
+
+def weights_named(each: DemoNet, epoch: int, graph: BrowserGraph) -> dict[str, Tensor]:
+    """Return the weights of an epoch by the names that the graph gives them."""
+    named = weights_of(with_weights(each, epoch, {}))
+    return {name: named[name] for name in graph.weights}
+
+
+def with_weights(each: DemoNet, epoch: int, named: Mapping[str, Tensor]) -> DeeplySupervised:
+    """Return a net with the weights of an epoch, and in their place those that are given by the graph's names."""
+    other = copy.deepcopy(each.net)
+    other.load_state_dict(each.epochs[epoch] | {name.removeprefix("net."): value for name, value in named.items()})
+    return other
+
+
+def largest_difference(scores: Tensor, expected: Tensor) -> float:
+    """Return by how much scores differ at most."""
+    return float((scores - expected).abs().max())
+
+
+def bars_apart(each: DemoNet) -> Apart:
+    """Return what measures how far bars are apart: the worst bar, averaged over images, in the worst layer."""
+    names = (*each.net.taps, "output")
+    temperatures = torch.tensor([each.temperatures.get(name, 1.0) for name in names])[:, None, None]
+
+    def apart(scores: Tensor, expected: Tensor) -> float:
+        first, second = ((each / temperatures).softmax(2) for each in (scores, expected))
+        return float((first - second).abs().amax(2).mean(1).max())
+
+    return apart
 
 
 def all_scores(each: DemoNet, net: DeeplySupervised, part: Part) -> Tensor:

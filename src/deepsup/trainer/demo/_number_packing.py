@@ -1,9 +1,11 @@
-"""Weights -> bytes with as few bits per number as the scores allow; a float for what is small.
+"""Weights -> text with as few bits per number as the scores allow; the weights of earlier epochs -> their changes.
 
-The first axis of a tensor is its row. Each row has its own step, so that small numbers lose nothing to large ones.
+The first axis of a tensor is its row. Each row has its own step, so that small numbers lose nothing to large ones. The
+bytes of the same weight lie together, lowest ones first, and are then deflated, which browsers can undo.
 """
 
 import base64
+import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,7 +18,9 @@ from torch import Tensor
 FLOAT = 32
 SMALL = 2048
 """Values up to which a tensor is kept as 32-bit floats: biases, normalizations, small layers."""
-BITS = range(4, 21)
+BITS = range(2, 21)
+SMALL_STEPS = 63
+"""Steps that the largest change of a small tensor has from one epoch to another."""
 
 Packed = dict[str, dict[str, Any]]
 
@@ -44,7 +48,7 @@ def is_rounded(weight: Tensor, bits: int) -> bool:
 
 
 def packed_weights(weights: Mapping[str, Tensor], bits: Mapping[str, int]) -> tuple[Packed, str]:
-    """Return name -> where and how a weight lies, and all of them as base64 text; ``bits``: name -> bits, or floats."""
+    """Return name -> where and how a weight lies, and all of them as text; ``bits``: name -> bits, or floats."""
     entries: Packed = {}
     content = bytearray()
     for name, weight in weights.items():
@@ -52,33 +56,71 @@ def packed_weights(weights: Mapping[str, Tensor], bits: Mapping[str, int]) -> tu
         if is_rounded(weight, bits.get(name, FLOAT)):
             integers, steps = rounded(weight, bits[name])
             entries[name] = entry | {"bits": bits[name], "rows": len(steps)}
-            content += steps.astype("<f4").tobytes() + in_bits(integers, bits[name])
+            content += steps.astype("<f4").tobytes() + in_planes(integers, bits[name])
         else:
             entries[name] = entry | {"bits": FLOAT}
             content += weight.contiguous().numpy().astype("<f4").tobytes()
-    return entries, base64.b64encode(bytes(content)).decode()
+    return entries, as_text(content)
 
 
-def in_bits(integers: np.ndarray, bits: int) -> bytes:
-    """Return integers as a stream of bits, most significant bit first, the middle of the range for 0."""
-    positive = (integers.ravel() + 2 ** (bits - 1)).astype(">u4")
-    table = np.unpackbits(positive.view(np.uint8).reshape(-1, 4), axis=1)[:, 32 - bits :]
-    return np.packbits(table.ravel()).tobytes()
+def packed_changes(
+    weights: Mapping[str, Tensor], later: Mapping[str, Tensor], steps: Mapping[str, float]
+) -> tuple[Packed, str, dict[str, Tensor]]:
+    """Return how weights differ from those of a later epoch, in whole steps, and what the browser makes of both."""
+    entries: Packed = {}
+    content = bytearray()
+    restored = dict(later)
+    for name, weight in weights.items():
+        step = np.float32(steps[name])
+        integers = (weight.double() - later[name].double()).div(float(step)).round().numpy().astype(np.int64)
+        if not integers.any():
+            continue
+        bits = int(np.abs(integers).max()).bit_length() + 1
+        entries[name] = {"shape": list(weight.shape), "at": len(content), "bits": bits, "rows": 1}
+        content += step.astype("<f4").tobytes() + in_planes(integers, bits)
+        restored[name] = (later[name].double() + torch.from_numpy(integers).double() * float(step)).float()
+    return entries, as_text(content), restored
+
+
+def steps_between(
+    weights: Mapping[str, Tensor], later: Mapping[str, Tensor], bits: Mapping[str, int], factor: float
+) -> dict[str, float]:
+    """Return weight -> the step of its changes: that of its bits, times a factor; of small ones, of their largest."""
+    steps = {}
+    for name, weight in weights.items():
+        if is_rounded(weight, bits.get(name, FLOAT)):
+            step = float(rounded(weight, bits[name])[1].mean())
+        else:
+            step = float((weight - later[name]).abs().max()) / SMALL_STEPS
+        steps[name] = factor * step or 1.0
+    return steps
+
+
+def in_planes(integers: np.ndarray, bits: int) -> bytes:
+    """Return the lowest bytes of all integers, then the next ones; the middle of the range stands for 0."""
+    positive = integers.ravel().astype(np.int64) + 2 ** (bits - 1)
+    return b"".join((positive >> shift & 255).astype(np.uint8).tobytes() for shift in range(0, bits, 8))
+
+
+def as_text(content: bytes | bytearray) -> str:
+    """Return bytes as a page can hold them."""
+    return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
 def fewest_bits(
     weights: Mapping[str, Tensor], difference: Callable[[Mapping[str, int]], float], most: float
 ) -> dict[str, int]:
-    """Return name -> the fewest bits of each weight with which no score differs by more than ``most``.
+    """Return name -> the fewest bits of each weight with which the scores differ by no more than ``most``.
 
-    difference: bits by name, floats where there is none -> the largest difference of a score. Each weight gets its
-    share of ``most`` as if the differences were independent; if they turn out not to be, all get more bits.
+    difference: bits by name, floats where there is none -> how much the scores differ. Each weight gets a share of
+    ``most`` as if the differences were independent, a large weight more than a small one, since its bits cost more; if
+    they turn out not to be, all get more bits.
     """
-    names = [name for name, weight in weights.items() if is_rounded(weight, BITS[0])]
-    share = most / max(1, len(names)) ** 0.5
+    sizes = {name: weight.numel() for name, weight in weights.items() if is_rounded(weight, BITS[0])}
     chosen = {}
-    for name in names:
+    for name, size in sizes.items():
         # more bits never differ more, give or take a rounding: halving finds the fewest
+        share = most * (size / sum(sizes.values())) ** 0.5
         enough: Callable[[int], bool] = partial(is_enough, difference, share, name)
         place = bisect_left(BITS, True, key=enough)
         chosen[name] = BITS[place] if place < len(BITS) else FLOAT

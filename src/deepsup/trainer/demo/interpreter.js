@@ -564,35 +564,42 @@ function bytesOf(text) {
   return bytes;
 }
 
-/** Return name -> tensor of packed weights: `entries` say where each lies, with how many bits, and the step per row. */
-function unpacked(entries, text) {
-  const bytes = bytesOf(text);
-  const found = {};
+/** Return deflated bytes as they were. */
+async function inflated(bytes) {
+  if (typeof DecompressionStream === "undefined") throw new Error("the browser is too old to unpack the weights (DecompressionStream)");
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/**
+ * Return name -> tensor of packed weights: `entries` say where each lies, with how many bits, and how many rows have a
+ * step of their own. With the weights of a `later` epoch, they are the changes from those.
+ */
+async function unpacked(entries, text, later = {}) {
+  const bytes = await inflated(bytesOf(text));
+  const found = { ...later };
   for (const [name, entry] of Object.entries(entries)) {
-    const out = tensor(entry.shape);
+    const out = tensor(entry.shape, later[name] && Float32Array.from(later[name].data));
     if (entry.bits === 32) {
       new Uint8Array(out.data.buffer).set(bytes.subarray(entry.at, entry.at + 4 * out.data.length));
     } else {
       const steps = new Float32Array(bytes.slice(entry.at, entry.at + 4 * entry.rows).buffer);
-      readIntegers(bytes, entry.at + 4 * entry.rows, entry.bits, steps, out.data);
+      addIntegers(bytes, entry.at + 4 * entry.rows, entry.bits, steps, out.data);
     }
     found[name] = out;
   }
   return found;
 }
 
-/** Read integers of some bits each, most significant bit first, 0 in the middle of their range; times their row's step. */
-function readIntegers(bytes, start, bits, steps, out) {
+/** Add integers, times their row's step: the lowest bytes of all lie first, then the next ones, 0 in the middle. */
+function addIntegers(bytes, start, bits, steps, out) {
   const middle = 2 ** (bits - 1);
   const row = out.length / steps.length;
-  let [held, count, place] = [0, 0, start];
+  const planes = Math.ceil(bits / 8);
   for (let i = 0; i < out.length; i++) {
-    while (count < bits) {
-      held = ((held & ((1 << count) - 1)) << 8) | bytes[place++];
-      count += 8;
-    }
-    count -= bits;
-    out[i] = (((held >>> count) & (2 * middle - 1)) - middle) * steps[Math.floor(i / row)];
+    let value = 0;
+    for (let plane = planes - 1; plane >= 0; plane--) value = 256 * value + bytes[start + plane * out.length + i];
+    out[i] += (value - middle) * steps[Math.floor(i / row)];
   }
 }
 

@@ -35,26 +35,36 @@ const highest = (values) => values.reduce((best, value, place) => (value > value
 
 // --- the nets ---------------------------------------------------------------------------------------------------------
 
-/** A net at one of its epochs; weights are unpacked when they are first wanted. */
+/** A net at its epochs; the weights of an epoch are unpacked when they are first wanted, after those of the next one. */
 class Net {
   constructor(about) {
     this.about = about;
     this.layers = about.layers;
-    this.loaded = new Map();
   }
 
-  at(epoch) {
-    const entry = this.about.epochs.filter((each) => each.epoch <= epoch).at(-1) ?? this.about.epochs[0];
-    if (!this.loaded.has(entry.epoch)) {
-      const weights = Interpreter.unpacked(entry.entries, entry.text);
-      this.loaded.set(entry.epoch, { epoch: entry.epoch, weights, run: Interpreter.compiled(this.about.graph, weights) });
-    }
-    return this.loaded.get(entry.epoch);
+  entryOf(epoch) {
+    return this.about.epochs.findLast((each) => each.epoch <= epoch) ?? this.about.epochs[0];
+  }
+
+  /** Return the entry of an epoch once its weights are there. */
+  load(epoch) {
+    const entry = this.entryOf(epoch);
+    entry.ready ??= this.unpack(entry);
+    return entry.ready;
+  }
+
+  async unpack(entry) {
+    const next = this.about.epochs[this.about.epochs.indexOf(entry) + 1];
+    const later = next && (await this.load(next.epoch));
+    entry.weights = await Interpreter.unpacked(entry.entries, entry.text, later?.weights);
+    entry.text = "";
+    entry.run = Interpreter.compiled(this.about.graph, entry.weights);
+    return entry;
   }
 
   /** Return what every layer answers to pixels [C,H,W]. */
   judge(pixels, epoch) {
-    const { run, weights } = this.at(epoch);
+    const { run, weights } = this.entryOf(epoch);
     const values = run(Interpreter.tensor([1, ...data.shape], pixels));
     const layers = this.layers.map((layer) => {
       const shares = probabilities(values.get(layer.scores).data, layer.temperature);
@@ -70,6 +80,7 @@ class Net {
 }
 
 const nets = data.nets.map((about) => new Net(about));
+const loaded = (epoch) => Promise.all(nets.map((net) => net.load(epoch)));
 const epochs = [...new Set(data.nets.flatMap((net) => net.epochs.map((each) => each.epoch)))].sort((a, b) => a - b);
 let epoch = epochs.at(-1);
 
@@ -280,15 +291,21 @@ function select(net, place) {
 
 let judgements = [];
 
+let ready = false; // whether the weights are unpacked
+
+function fail(error) {
+  byId("fault").textContent = `This page cannot compute the net: ${error.message}.`;
+  byId("fault").hidden = false;
+}
+
 /** Compute and show everything for the current pixels. */
 function show() {
   const began = performance.now();
   try {
-    judgements = state.pixels ? nets.map((net) => net.judge(state.pixels, epoch)) : [];
+    judgements = ready && state.pixels ? nets.map((net) => net.judge(state.pixels, epoch)) : [];
   } catch (error) {
     judgements = [];
-    byId("fault").textContent = `This page cannot compute the net: ${error.message}.`;
-    byId("fault").hidden = false;
+    fail(error);
   }
   const computed = performance.now() - began;
   panels.forEach((each, net) => {
@@ -550,10 +567,13 @@ function nameEpoch() {
   byId("epoch-name").textContent = epoch ? `after epoch ${epoch} of ${epochs.at(-1)}` : "before the first epoch";
 }
 
-function goTo(place) {
-  epoch = epochs[place];
+/** Show an epoch, as soon as its weights are unpacked. */
+async function goTo(place) {
   byId("epoch").value = String(place);
-  byId("epoch").setAttribute("aria-valuetext", epoch ? `epoch ${epoch}` : "before training");
+  byId("epoch").setAttribute("aria-valuetext", epochs[place] ? `epoch ${epochs[place]}` : "before training");
+  await loaded(epochs[place]);
+  if (byId("epoch").value !== String(place)) return; // somebody has gone on
+  epoch = epochs[place];
   nameEpoch();
   show();
 }
@@ -577,7 +597,7 @@ if (epochs.length > 1) {
   byId("epochs").hidden = false;
   byId("epoch").max = String(epochs.length - 1);
   byId("epoch").value = String(epochs.length - 1);
-  byId("epoch").addEventListener("input", (event) => { goTo(Number(event.target.value)); announce(); });
+  byId("epoch").addEventListener("input", (event) => goTo(Number(event.target.value)).then(announce));
   byId("play").addEventListener("click", play);
   nameEpoch();
 }
@@ -587,9 +607,21 @@ if (epochs.length > 1) {
 byId("size").textContent = `${width} × ${height}`;
 Object.assign(byId("seen"), { width, height });
 paint();
-show();
-// begin with an image on which layers disagree and the answer is right: a net that makes up its mind
-if (thumbs.length) pick(Math.max(0, data.images.findIndex((about) => about.right)));
+start();
+
+/** Unpack the nets, then show an image on which layers disagree and the answer is right: a net that makes up its mind. */
+async function start() {
+  try {
+    await loaded(epoch);
+  } catch (error) {
+    fail(error);
+    return;
+  }
+  ready = true;
+  show();
+  if (thumbs.length && !state.pixels) pick(Math.max(0, data.images.findIndex((about) => about.right)));
+  for (const each of [...epochs].reverse()) await loaded(each); // so that the slider does not wait
+}
 
 /** For tests, and for the curious at the console: scores of pixels [C,H,W] by net and layer, and what is shown now. */
 window.glassBox = {
