@@ -155,7 +155,8 @@ def test_every_normalization_works_in_the_graph(tmp_path: Path, recipe: str, ima
 @pytest.mark.parametrize(
     ("name", "to"),
     [
-        *((name, to) for name in FAMILIES for to in ("pt2", "onnx")),
+        *((name, "pt2") for name in FAMILIES),
+        *(pytest.param(name, "onnx", marks=[pytest.mark.slow] * (name not in FAMILIES[1::2])) for name in FAMILIES),
         *(pytest.param(name, "pt2", marks=pytest.mark.slow) for name in list_networks() if name not in FAMILIES),
     ],
 )
