@@ -53,8 +53,8 @@ def test_measuring_upsamples_side_outputs_and_keeps_the_mode() -> None:
     assert net.training
     net.eval()
     out = net(x)
-    assert torch.equal(found.said["output"], out.scores.argmax(1).byte())
+    assert torch.equal(found.predictions["output"], out.scores.argmax(1).byte())
     grown = torch.nn.functional.interpolate(out.companions["up3"], size=(16, 16), mode="bilinear").argmax(1)
-    assert torch.equal(found.said["up3"], grown.byte())
-    assert found.error == pytest.approx(100 - overlap(found.said["output"], y, 3)["miou"])
+    assert torch.equal(found.predictions["up3"], grown.byte())
+    assert found.error == pytest.approx(100 - overlap(found.predictions["output"], y, 3)["miou"])
     assert set(found.companion_errors) == {"up3", "up2"}

@@ -57,7 +57,7 @@ class TapTracer(fx.Tracer):
     def __init__(self, taps: Mapping[str, int | str | None]) -> None:
         super().__init__()
         self.taps = taps
-        self.found: dict[str, fx.Node] = {}
+        self.tap_nodes: dict[str, fx.Node] = {}
         self.inside: list[str] = []
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:  # noqa: ARG002 - torch's interface
@@ -73,7 +73,7 @@ class TapTracer(fx.Tracer):
         if name in self.taps:
             select = self.taps[name]
             part = output if select is None else self.create_proxy("call_function", part_of, (name, output, select), {})
-            self.found[name] = part.node
+            self.tap_nodes[name] = part.node
         return output
 
 
@@ -91,14 +91,14 @@ def traced(trunk: nn.Module, taps: Mapping[str, int | str | None]) -> tuple[fx.G
             f"that torch.fx cannot follow ({why}); expected a forward of layers and tensor operations; put the layers "
             f"of {where or 'the model'} that hold taps into an nn.Sequential, or tap layers outside it"
         ) from error
-    missing = [tap for tap in taps if tap not in tracer.found]
+    missing = [tap for tap in taps if tap not in tracer.tap_nodes]
     if missing:
         raise SupervisionError(
             f"the model cannot be cut at {missing[0]!r}: the layer is not called where the model's forward is traced; "
             f"expected a layer that runs once in evaluation mode; use taps without it"
         )
     without_defaults(graph, defaults)
-    return graph, tracer.found
+    return graph, tracer.tap_nodes
 
 
 def without_defaults(graph: fx.Graph, defaults: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ IGNORED = 255
 class DenseMeasurement:
     """What a net predicts for N images; errors are 100 - mean IoU, in percent."""
 
-    said: dict[str, Tensor]
+    predictions: dict[str, Tensor]
     """``output`` and each tap -> class of every pixel [N,H,W] uint8, upsampled to the image's size."""
     chances: dict[str, Tensor]
     """With two classes: the same names -> probability of class 1 in 255 steps [N,H,W] uint8; otherwise empty."""
@@ -42,7 +42,9 @@ class DenseMeasurement:
     @cached_property
     def scored(self) -> dict[str, dict[str, Any]]:
         """The metrics of the output and of each companion."""
-        metrics = {name: overlap(said, self.labels, self.classes) for name, said in self.said.items()}
+        metrics = {
+            name: overlap(prediction, self.labels, self.classes) for name, prediction in self.predictions.items()
+        }
         for name, chances in self.chances.items():
             metrics[name]["boundary_f"] = boundary_f(chances, self.labels)
         return metrics
@@ -63,7 +65,7 @@ def measure_dense(
     """Return what a supervised dense net predicts for images [N,C,H,W], in evaluation mode; restore its mode."""
     device, training = next(net.parameters()).device, net.training
     net.eval()
-    said: dict[str, list[Tensor]] = {}
+    predictions: dict[str, list[Tensor]] = {}
     chances: dict[str, list[Tensor]] = {}
     classes, not_finite = 0, dict[str, None]()
     try:
@@ -75,12 +77,12 @@ def measure_dense(
                 for name, scores in {**out.companions, "output": out.scores}.items():
                     not_finite |= {} if scores.isfinite().all() else {name: None}
                     whole = F.interpolate(scores.float(), size=images.shape[2:], mode="bilinear").cpu()
-                    said.setdefault(name, []).append(whole.argmax(1).to(torch.uint8))
+                    predictions.setdefault(name, []).append(whole.argmax(1).to(torch.uint8))
                     if classes == 2:
                         chances.setdefault(name, []).append((whole.softmax(1)[:, 1] * 255).round().to(torch.uint8))
     finally:
         net.train(training)
-    joined = [{name: torch.cat(each) for name, each in found.items()} for found in (said, chances)]
+    joined = [{name: torch.cat(each) for name, each in parts.items()} for parts in (predictions, chances)]
     return DenseMeasurement(joined[0], joined[1], labels.cpu(), classes, tuple(not_finite))
 
 

@@ -23,7 +23,7 @@ def write_scenes(
 ) -> dict[str, Any]:
     """Write ``insight.json`` and ``insight.npz`` with the first test images; return the metrics of the output."""
     shown = slice(min(SHOWN, len(images)))
-    arrays = {f"said/{name}": prediction[shown].numpy() for name, prediction in measured.said.items()}
+    arrays = {f"said/{name}": prediction[shown].numpy() for name, prediction in measured.predictions.items()}
     arrays |= {"scenes": np.ascontiguousarray(images[shown]), "truth": measured.labels[shown].numpy()}
     with whole_file(run.folder / "insight.npz") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
@@ -48,7 +48,7 @@ def predict_masks(model: Model, files: Sequence[str | os.PathLike[str]], out: Pa
     if len(set(stems)) < len(stems):
         twice = next(stem for stem in stems if stems.count(stem) > 1)
         raise DataError(f"two files are called {twice!r}; expected one name per mask; predict them one by one, --out")
-    masks = model.measure_dense(read_image_files(paths, model.shape)).said["output"].numpy()
+    masks = model.measure_dense(read_image_files(paths, model.shape)).predictions["output"].numpy()
     with disk_errors_named(out):
         out.mkdir(parents=True, exist_ok=True)
     answers = []
