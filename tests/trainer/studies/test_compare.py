@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import pytest
 
@@ -54,11 +55,12 @@ def test_rates_are_chosen_on_validation_and_the_test_set_is_not_read(answer: dic
     for method, each in answer["methods"].items():
         found = {}
         for lr in (0.003, 0.01):
-            run = RunFolder(folder / "search" / f"{method.lower()}-lr{lr:g}-seed0")
-            assert run.result["error"] is None
-            assert (run.config.data.validation, run.config.data.train_size) == (90, 150)
-            assert not run.config.run.test
-            found[lr] = run.result["validation_error"]
+            runs = [RunFolder(folder / "search" / f"{method.lower()}-lr{lr:g}-seed{seed}") for seed in range(3)]
+            for run in runs:
+                assert run.result["error"] is None
+                assert (run.config.data.validation, run.config.data.train_size) == (90, 150)
+                assert not run.config.run.test
+            found[lr] = mean(run.result["validation_error"] for run in runs)
         assert each["lr"] == min(found, key=lambda lr: (found[lr], lr))
 
 
@@ -92,6 +94,14 @@ def test_batch_norm_in_place_of_companions(digits: Path, tmp_path: Path) -> None
     plain = configs_of(config, ["CNN-SVM"])["CNN-SVM"]
     normed = plain.replace(network_options={**options, "norm": "batch"})
     assert RunFolder(tmp_path / run).config.to_dict() == normed.replace(tensorboard=False).to_dict()
+
+
+def test_a_best_rate_on_the_edge_is_said(answer: dict[str, Any]) -> None:
+    edges = [note for note in answer["notes"] if "--rates" in note]
+    assert len(edges) == 4  # each method has two rates to choose from
+    for method, each in answer["methods"].items():
+        side = {0.003: "lowest", 0.01: "highest"}[each["lr"]]
+        assert f"{method}: lr {each['lr']:g} is the {side} of 2 --rates; the best may lie beyond" in edges
 
 
 def test_one_grid_of_rates_suits_all_losses() -> None:

@@ -100,7 +100,11 @@ def typed(setting: Setting, kind: Any, value: Any) -> Any:
     origin, (first, *rest) = get_origin(kind), get_args(kind) or (kind,)
     if origin in (Union, UnionType):  # with None, or with words beside a number
         words = [word for each in rest if get_origin(each) is Literal for word in get_args(each)]
-        return value if value in words or (value is None and not words) else typed(setting, first, value)
+        if value in words or (value is None and not words):
+            return value
+        if words and isinstance(value, str) and not is_number(value):
+            raise ConfigError(f"{setting.name}={value!r}; expected a number or {' or '.join(words)}: {setting.doc}")
+        return typed(setting, first, value)
     if origin is tuple:
         return tuple(typed(setting, first, each) for each in (value if isinstance(value, list | tuple) else (value,)))
     if origin is Annotated:
@@ -112,6 +116,19 @@ def typed(setting: Setting, kind: Any, value: Any) -> Any:
     if issubclass(origin or kind, Settings):
         return value if isinstance(value, kind) else from_mapping(kind, value)
     return scalar(setting, origin or kind, value)
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a number.
+
+    >>> is_number("1e-3"), is_number("softmax")
+    (True, False)
+    """
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def scalar(setting: Setting, kind: type, value: Any) -> Any:
