@@ -101,6 +101,10 @@ def test_figures_count_as_many_trials_of_each_net(make_sweep: Callable[..., Path
     assert points[0] == [[0.01, 8.0], [0.02, 6.5], [0.04, 7.0]]
     assert [len(each) for each in points] == [3, 4]
     assert draw_slice(sweep, "hidden").figure.axes[0].get_xlim() == (-0.5, 1.5)
+    sweep.table["space"]["alpha"] = {"low": 0.1, "high": 1.0, "log": True}
+    for each in sweep.table["trials"]:
+        each["settings"]["alpha"] = []  # the default of the layers' own kind, which is no number
+    assert draw_slice(sweep, "alpha") is None
 
 
 @pytest.mark.parametrize("change", [{"methods": {}}, {"trials": [{}]}, {"space": 3}])

@@ -396,7 +396,7 @@ def test_a_budget_for_fewer_final_runs_has_fewer(
             searching = _sweep.Searching([], None, minutes, 3, lambda *_: None)
             searching.forecast(SimpleNamespace(room=lambda: 1), job)
             assert searching.seeds == seeds
-    assert "--budget 1.1: 2 final runs per net instead of 3" in caplog.messages
+    assert "--budget 1.1: 2 of 3 final runs per net" in caplog.messages
     with pytest.raises(TrainingError, match=r"a budget of 0.5 minutes is too small .* at least about 0.7"):
         _sweep.Searching([], None, 0.5, 3, lambda *_: None).forecast(SimpleNamespace(room=lambda: 1), job)
 

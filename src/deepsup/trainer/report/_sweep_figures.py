@@ -84,15 +84,18 @@ def draw_importance(sweep: SweepRecord, method: str) -> Drawing | None:
 
 
 def draw_slice(sweep: SweepRecord, name: str) -> Drawing | None:
-    """Draw the validation errors over the values of one setting."""
-    points = {method: sweep.points(name, method) for method in COLOURS}
+    """Draw the validation errors over the values of one setting; a default that is no number has no place."""
+    words = choices_of(sweep, name)
+    points = {
+        method: [(value, error) for value, error in sweep.points(name, method) if words or math.isfinite(number(value))]
+        for method in COLOURS
+    }
     points = {method: each for method, each in points.items() if each}
     if not points:
         return None
     methods = " and ".join(LABELS[method] for method in points)
     drawing = Drawing(f"slice-{name}", f"Validation error of the trials {methods} over {name}.", size=(WIDTH, 2.6))
     with drawing as axes:
-        words = choices_of(sweep, name)
         for method, each in points.items():
             places = [words.index(shown(value)) if words else number(value) for value, _ in each]
             axes.plot(places, [error for _, error in each], linestyle="none", markersize=4, **marker(method))

@@ -150,7 +150,7 @@ class Searching:
         if fitting < 1:
             raise self.too_small(self.expected, 1, workers.room())
         if fitting < self.seeds:
-            logger.info("--budget %g: %d final runs per net instead of %d", self.budget, fitting, self.seeds)
+            logger.info("--budget %g: %d of %d final runs per net", self.budget, fitting, self.seeds)
             self.seeds = fitting
 
     def all_trials(self, workers: Workers) -> None:
