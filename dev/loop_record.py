@@ -37,7 +37,7 @@ class Recipe:
     rate: float = 2e-3
     alpha: float = 0.0
     schedule: str = "linear"
-    updates: int = 200
+    updates: int = 100
 
 
 class Step(nn.Module):
@@ -137,7 +137,7 @@ def pilot(out: Path) -> None:
         print(recipe, round(wrong, 2), [round(seconds) for _, seconds in runs], flush=True)  # noqa: T201
         return wrong
 
-    best = Recipe(rate=min((2e-3, 4e-3, 8e-3), key=lambda rate: tried(Recipe(rate=rate))))
+    best = Recipe(rate=min((4e-3, 8e-3, 1.6e-2), key=lambda rate: tried(Recipe(rate=rate))))
     for alpha, schedule in ((0.3, "linear"), (0.3, "constant"), (0.1, "linear")):
         tried(replace(best, alpha=alpha, schedule=schedule))
 
