@@ -8,26 +8,23 @@ from deepsup.paper.plan import Row
 from deepsup.trainer.studies import search_jobs
 
 NOT_RECORDED = "not recorded"
-HEAD_LR = "companion_lr 0.01 was picked on test digits of mnist-mini, before this study"
+PILOTS = "companions, budgets and the grid of rates were set by pilots "
+ON_TEST = PILOTS + "on seed 0 to 4, some of them judged by test digits"
+ON_HELD_OUT = PILOTS + "on held-out images"
 HISTORY: dict[str, tuple[int | None, str]] = {
-    "fig2b-nin": (0, "net, budget and candidates were set by runs on 5,000 held-out training digits"),
-    **dict.fromkeys(("fig2a-nin", "fig2c-nin", "pretraining-nin", "l1-l2-nin"),
-                    (0, "net, budget and candidates were set by runs on 5,000 held-out training digits")),
-    "robustness-nin": (1, "each grid lies around the CNN's rate of fig2b-nin, chosen on held-out digits, and alpha is "
-                          "the one chosen there; in the first grid, 0.003 to 0.2 for both losses, no squared hinge "
-                          "learned above 0.01"),
-    **dict.fromkeys(("gradient-variance", "fig3"),
-                    (1, "the net was set by a run on 5,000 held-out images, the budget by the time that a run takes")),
+    "budget": (0, ON_TEST),
+    **dict.fromkeys(("fig2b-nin", "pretraining-nin", "l1-l2-nin"), (1, ON_TEST)),
+    "robustness-nin": (2, PILOTS + "on seed 0 to 4, some of them judged by test digits; nothing is chosen"),
+    **dict.fromkeys(("mnist", "fig2a-nin", "fig2c-nin"), (1, ON_TEST)),
+    **dict.fromkeys(("cifar10-augmented", "budget-cifar10", "cifar100", "svhn"), (0, ON_HELD_OUT)),
+    "cifar10": (1, ON_HELD_OUT),
+    **dict.fromkeys(("gradient-variance", "fig3"), (2, ON_HELD_OUT)),
     "dense": (1, "settings with which the net learns at all were found with probability targets, on test scenes"),
     "when": (0, "widths and steps were set by the time that a run takes; alpha of flat companions: fig2b-nin"),
     "when-companions": (0, "learning rate and alpha: the best of flat companions on held-out digits, fig2b-nin"),
     "when-tuning": (0, "net, steps and candidates were set by a few runs on held-out training images"),
     "when-controls": (1, "widths and steps were set by the time that a run takes; the controls' values are usual ones; "
                          "the first version had weak companions, which gained nothing"),
-    **dict.fromkeys(("mnist", "cifar10", "cifar10-augmented", "cifar100", "svhn"),
-                    (0, "the budget was set by the time that a run takes; the candidates of NIN and DSN lie around the "
-                        "rates and alphas that held-out digits chose in fig2b-nin, those of a rival at its recipe's")),
-    **dict.fromkeys(("fig2b", "fig2a", "fig2c", "robustness", "pretraining", "l1-l2"), (None, HEAD_LR)),
     "fast-mnist": (1, "chosen on 10,000 held-out digits; the last two changes, 12 epochs and no first companion, were "
                       "not judged on held-out digits"),
     "fast-cifar10": (0, "chosen on 5,000 held-out images"),

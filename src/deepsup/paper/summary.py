@@ -157,6 +157,8 @@ def study(record: Mapping[str, Any]) -> list[str]:
     spent = f", {hours:.1f} hours of training" if hours >= 0.05 else ""
     spent += f" and {choosing:.1f} of choosing" if choosing >= 0.05 else ""
     left = f"; {len(record['missing'])} rows missing" if record.get("missing") else ""
+    edges = sum(bool(row.get("edges")) for row in record["rows"])
+    left += f"; **{edges} rows chose a value on an edge of the grid**" if edges else ""
     made = f"`{record['command']}`, {'/'.join(processors(record))}, torch {where['torch']}{spent}{left}"
     read = record.get("test_read_before")
     before = "" if not read else f"; test errors read before: {read}"
