@@ -139,6 +139,24 @@ def test_the_trunk_computes_in_bfloat16_and_its_last_layer_does_not(name: str) -
     assert not torch.is_autocast_enabled("cpu")
 
 
+def test_a_layer_that_is_named_and_gives_scores_does_not_switch_bfloat16_off_behind_it() -> None:
+    config = Config(
+        network="nin-mnist", network_options={"width": 0.2}, amp="on", taps=("network",),
+        full_precision=("conv2", "mlp3b"),
+    )  # fmt: skip
+    net, on, types = build_net(config, 10, (1, 28, 28)), dict[str, bool](), dict[str, torch.dtype]()
+    assert net.output_layer is net.trunk.get_submodule("mlp3b")
+    for name, layer in net.trunk.named_children():
+        layer.register_forward_pre_hook(lambda *_, name=name: on.__setitem__(name, torch.is_autocast_enabled("cpu")))
+        layer.register_forward_hook(lambda _layer, _given, out, name=name: types.__setitem__(name, out.dtype))
+    with precision(config, net):
+        net(torch.randn(2, 1, 28, 28))
+        assert torch.is_autocast_enabled("cpu")
+    assert all(on.values())  # when each layer is called, before its own hooks
+    convolutions = {name: each for name, each in types.items() if name.startswith(("conv", "mlp"))}
+    assert {name for name, each in convolutions.items() if each == torch.float32} == {"conv2", "mlp3b"}
+
+
 class Grouped(nn.Sequential):
     """Convolutions that may be slower in bfloat16 beside one that is not, and one that is never called."""
 

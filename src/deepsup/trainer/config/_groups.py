@@ -88,7 +88,8 @@ class NetworkSettings(Settings):
     options: dict[str, Any] = field(default_factory=dict, metadata={"name": "network_options"})
     """options of the network"""
     output_init: Literal["own", "zero"] = "own"
-    """initialization of the last layer, which gives the scores: the network's own, or zero"""
+    """initialization of the last layer, which gives the scores: the network's own, or zero; one that --weights brings
+    stays"""
     start_from: str | None = None
     """folder of a run of the same network whose trunk's weights to start from, all but the last layer's"""
     weights: str | None = None

@@ -87,7 +87,7 @@ def start_at_zero(net: DeeplySupervised, example: Tensor) -> None:
             each.zero_()
     training = net.training
     with torch.random.fork_rng(devices=[]):
-        scores = net.eval()(torch.ones_like(example)).scores
+        scores = net.eval()(torch.randn(example.shape).to(example)).scores
         gradients = torch.autograd.grad(scores.sum(), weights, allow_unused=True)
     net.train(training)
     if scores.any() or not any(each is not None and each.any() for each in gradients):

@@ -149,8 +149,9 @@ def precision(config: Config, net: DeeplySupervised) -> Iterator[None]:
     layers = [layer_named(net.trunk, name) for name in config.run.full_precision if name != "none"]
     layers += [] if config.run.compile else classifiers(net)  # hooks that come and go make it compile at every step
     with torch.autocast(device, torch.bfloat16), ExitStack() as hooks:
-        for layer in layers:
-            hooks.enter_context(in_float32(layer, device))
+        for place, layer in enumerate(layers):
+            if all(layer is not each for each in layers[:place]):  # twice would leave autocast off behind it
+                hooks.enter_context(in_float32(layer, device))
         yield
 
 
@@ -160,8 +161,7 @@ def classifiers(net: DeeplySupervised) -> list[nn.Module]:
     with suppress(SupervisionError):
         layers.append(net.output_layer)
     layers += [net.classifier(name) for name in net.taps]
-    return [layer for place, layer in enumerate(layers)
-            if isinstance(layer, nn.Module) and all(layer is not each for each in layers[:place])]  # fmt: skip
+    return [layer for layer in layers if isinstance(layer, nn.Module)]
 
 
 def layer_named(trunk: nn.Module, name: str) -> nn.Module:
