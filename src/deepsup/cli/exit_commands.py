@@ -9,8 +9,9 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from deepsup.cli.app import Flag, show, table, verb
+from deepsup.cli.insight_commands import figures_if_there
 from deepsup.cli.trusted import opened
-from deepsup.errors import ConfigError, extras_named
+from deepsup.errors import ConfigError
 
 _Number = Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: 0.1)")]
 _Cost = Annotated[float | None, arg(metavar="FLOAT", help_behavior_hint="(default: none)")]
@@ -43,7 +44,7 @@ def exits(
     from deepsup.trainer.runs import calibrate_run, export_exits
 
     _check(batch_sizes, max_error_increase, max_cost)
-    figures = _figures()  # before the work, not after it
+    figures = figures_if_there()  # before the work, not after it
     if export is not None:
         check_onnx()
     folder = opened(run, trust)
@@ -51,7 +52,7 @@ def exits(
         early, record = calibrate_run(
             folder, max_error_increase=max_error_increase, max_cost=max_cost, batch_sizes=batch_sizes, watch=watch
         )
-    written = {"run": str(run), "figure": str(figures.draw_exits(run))}
+    written = {"run": str(run)} | ({"figure": str(figures.draw_exits(run))} if figures else {})
     if export is not None:
         written["export"] = str(export_exits(folder, early, export))
     show({**record, **written}, _text(record, written), json)
@@ -94,12 +95,5 @@ def _text(record: dict[str, Any], written: dict[str, str]) -> str:
         lines.append("on the test images the exits are not faster than the plain net at any of these batch sizes")
     lines += [f"{what}: {path}" for what, path in written.items() if what != "run"]
     lines += [f"next: deepsup predict {written['run']} FILE ... --early"] * faster
-    lines.append(f"next: deepsup report {written['run']}")
+    lines += [f"next: deepsup report {written['run']}"] * ("figure" in written)
     return "\n".join(lines)
-
-
-def _figures() -> Any:
-    """Return what draws, or say what to install for it."""
-    with extras_named("the figure"):
-        from deepsup.trainer import report
-    return report

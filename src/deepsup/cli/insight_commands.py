@@ -51,7 +51,7 @@ def inspect(
     """
     from deepsup.trainer.runs import inspect as inspect_run
 
-    figures = _figures_if_there()  # before the work, not after it
+    figures = figures_if_there()  # before the work, not after it
     if image is not None:
         _inspect_image(runs, image, layer, trust, json)
         return
@@ -95,7 +95,7 @@ def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, trust
     """Return the prediction of each layer of each run for one image, and draw its feature maps."""
     from deepsup.trainer.runs import inspect_image
 
-    figures = _figures_if_there()
+    figures = figures_if_there()
     answers, texts = {}, []
     for run in runs:
         found, arrays = inspect_image(opened(run, trust), image, layer)
@@ -117,7 +117,7 @@ def _figures() -> Any:
     return report
 
 
-def _figures_if_there() -> Any:
+def figures_if_there() -> Any:
     """Return what draws; where it is not installed say so, and None: the table needs no picture."""
     try:
         return _figures()

@@ -266,7 +266,7 @@ def _inspect_runs(answer: dict[str, Any], out: Path, network: str) -> None:
 def _draw(answer: dict[str, Any], out: Path) -> tuple[str | None, str | None]:
     """Return the paths of the figure and of the page, none where what draws them is not installed."""
     try:
-        with extras_named("the figure and the report"):
+        with extras_named("the report with its figures"):
             from deepsup.trainer.report import draw_methods, write_report
     except MissingPackageError as error:
         sys.stderr.write(f"{error}\n")
