@@ -19,6 +19,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 SLOW = {"tutorial.md"}
+PRINTED = {"training.md": ["0.01 mnist-mini cnn 3\n", "torch.Size([4, 10])"]}
+"""What some pages say that their code prints."""
 RUNNABLE = [
     pytest.param(page, id=page.name, marks=[pytest.mark.slow] * (page.name in SLOW))
     for page in PAGES
@@ -60,12 +62,14 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("page", RUNNABLE)
-def test_python_of_the_docs_runs_as_printed(page: Path) -> None:
+def test_python_of_the_docs_runs_as_printed(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     state = torch.random.get_rng_state()
     for number, block in enumerate(python_of(page.read_text()), 1):
         exec(compile(block, f"{page.name}, block {number}", "exec"), names)
     torch.random.set_rng_state(state)
+    printed = capsys.readouterr().out
+    assert [line for line in PRINTED.get(page.name, []) if line not in printed] == []
 
 
 def wrapped(text: str) -> list[str]:

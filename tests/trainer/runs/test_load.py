@@ -1,6 +1,5 @@
 """A trained run in Python: its net, its preprocessing and its classes, as the training left them."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,6 @@ from PIL import Image
 import deepsup
 from deepsup.errors import DataError, RunError
 from deepsup.trainer.config import Config
-
-DOCS = Path(__file__).parents[3] / "docs" / "training.md"
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +68,3 @@ def test_images_that_do_not_fit(run: deepsup.Run, images: object, said: str) -> 
 def test_a_run_that_is_not_finished(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is no run"):
         deepsup.Run(tmp_path).load()
-
-
-def test_the_examples_in_the_docs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL):
-        exec(compile(code, str(DOCS), "exec"), {})
-    said = capsys.readouterr().out
-    assert "0.01 mnist-mini cnn 3\n" in said
-    assert "torch.Size([4, 10])" in said

@@ -70,7 +70,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("slow")
 def test_a_comparison_keeps_to_its_minutes(small: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "deepsup")
-    config = small.replace(epochs=8)
+    config = small.replace(epochs=8, train_size=60)
     answer = compare_methods(config, tmp_path / "a", seeds=5, minutes=70 / 60)  # 20 seconds per seed, 63 usable
     assert answer["seeds"] == [0, 1, 2]
     assert caplog.messages == [

@@ -4,9 +4,12 @@ import json
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from deepsup import load_data
 from deepsup.cli import main
+from deepsup.trainer.data import subset
 
 (COMMAND,) = [
     shlex.split(line)[1:]
@@ -20,7 +23,11 @@ def test_the_main_job_in_a_short_form(tmp_path: Path, capsys: pytest.CaptureFixt
     assert COMMAND[:3] == ["compare", "--recipe", "quick"]
     assert "--rates" not in COMMAND, "a search"
     assert int(COMMAND[COMMAND.index("--seeds") + 1]) >= 6
+    digits = load_data()
+    train, test = subset(digits.train, 500), subset(digits.test, 200)
+    np.savez(tmp_path / "few.npz", x_train=train.images, y_train=train.labels, x_test=test.images, y_test=test.labels)
     short = ["--seeds", "2", "--jobs", "1", "--limit-steps", "3", "--out", str(tmp_path / "run")]
+    short += ["--data", str(tmp_path / "few.npz")]
     assert main([*COMMAND, *short]) == 0
     said = capsys.readouterr()
     assert "for 6 runs; Ctrl-C keeps what is done" in said.err
