@@ -44,7 +44,8 @@ class PostgresServer:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            self.run("pg_ctl", "-m", "immediate", "stop")
+            if (self.home / "data" / "postmaster.pid").exists():
+                self.kill()
         finally:
             shutil.rmtree(self.home)
 
@@ -55,10 +56,12 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Kill the server as a lost machine would end it; its processes end with it."""
-        process = int((self.home / "data" / "postmaster.pid").read_text().splitlines()[0])
+        lock = self.home / "data" / "postmaster.pid"
+        process = int(lock.read_text().splitlines()[0])
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
         for each in (process, *map(int, children)):
             os.kill(each, signal.SIGKILL)
+        lock.unlink()
         while any(Path(f"/proc/{each}").exists() for each in (process, *children)):
             time.sleep(0.01)
 

@@ -38,6 +38,19 @@ def storage_of(where: str) -> optuna.storages.BaseStorage:
         return opened_storage(where)
 
 
+class StorageError(ConfigError):
+    """The database of a sweep is damaged, full or out of reach."""
+
+
+def said_by_database(error: Exception) -> Exception:
+    """Return the error of the database itself; Optuna and SQLAlchemy wrap it, the latter in a statement and a link."""
+    causes: list[BaseException] = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    found = [getattr(each, "orig", None) for each in causes]
+    return next((each for each in found if isinstance(each, Exception)), error)
+
+
 @contextmanager
 def storage_named(where: str, does: str = "use", remedy: str = "is it damaged? try again") -> Iterator[None]:
     """Turn whatever a storage raises, damaged or out of reach, into one line that names it."""
@@ -46,8 +59,10 @@ def storage_named(where: str, does: str = "use", remedy: str = "is it damaged? t
     except DeepsupError:
         raise
     except Exception as error:  # every database has errors of its own
-        why = without_password(where, reason(error))
-        raise ConfigError(f"cannot {does} the storage {shown_storage(where)}: {why}; {remedy}") from error
+        why = without_password(where, reason(said_by_database(error)))
+        if "disk is full" in why or "No space left" in why:
+            remedy = "free some space, then try again"
+        raise StorageError(f"cannot {does} the storage {shown_storage(where)}: {why}; {remedy}") from error
 
 
 def opened_storage(where: str) -> optuna.storages.BaseStorage:

@@ -20,7 +20,7 @@ from deepsup.errors import (
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import RunFolder
 from deepsup.trainer.studies._pool import DIVERGED, train_quietly
-from deepsup.trainer.studies._study_storage import storage_of
+from deepsup.trainer.studies._study_storage import StorageError, storage_named, storage_of
 from deepsup.trainer.training import Callback, Deadline, Training
 
 
@@ -59,6 +59,8 @@ def run_trial(task: TrialTask, threads: int, keep_memory: bool = False) -> dict[
         run = train_quietly(task.config, task.folder, threads, keep_memory, [Pruning(task), deadline])
     except PrunedError:
         return ended("pruned")
+    except StorageError:  # nothing is wrong with the trial
+        raise
     except DivergedError as error:
         return ended("diverged", DIVERGED, str(error))
     except (SupervisionError, ObjectiveError, ConfigError, NetworkError) as error:
@@ -80,9 +82,10 @@ class Pruning(Callback):
     """Reports the validation errors of a trial, and ends it where the pruner says so."""
 
     def __init__(self, task: TrialTask) -> None:
-        self.id, self.storage = task.id, storage_of(task.storage)
-        pruner = pruner_of(task.config)
-        self.study = optuna.load_study(study_name=task.study, storage=self.storage, pruner=pruner)
+        self.id, self.where, self.storage = task.id, task.storage, storage_of(task.storage)
+        with storage_named(self.where):
+            pruner = pruner_of(task.config)
+            self.study = optuna.load_study(study_name=task.study, storage=self.storage, pruner=pruner)
 
     def started(self, training: Training) -> None:  # noqa: ARG002
         """Look at what was reported before the trial was stopped."""
@@ -90,15 +93,21 @@ class Pruning(Callback):
 
     def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:  # noqa: ARG002
         """Report the error, unless a resumed trial measures it for the second time."""
-        reported = self.storage.get_trial(self.id).intermediate_values
-        if "validation_error" in record and record["epoch"] not in reported:
-            self.storage.set_trial_intermediate_value(self.id, record["epoch"], record["validation_error"])
+        if "validation_error" not in record:
+            return
+        with storage_named(self.where):
+            reported = record["epoch"] in self.storage.get_trial(self.id).intermediate_values
+            if not reported:
+                self.storage.set_trial_intermediate_value(self.id, record["epoch"], record["validation_error"])
+        if not reported:
             self.decide()
 
     def decide(self) -> None:
         """End the training if the trial is not promising."""
-        trial = self.storage.get_trial(self.id)
-        if trial.intermediate_values and self.study.pruner.prune(self.study, trial):
+        with storage_named(self.where):
+            trial = self.storage.get_trial(self.id)
+            pruned = bool(trial.intermediate_values) and self.study.pruner.prune(self.study, trial)
+        if pruned:
             raise PrunedError
 
 
