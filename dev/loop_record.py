@@ -37,7 +37,7 @@ class Recipe:
     rate: float = 2e-3
     alpha: float = 0.0
     schedule: str = "linear"
-    updates: int = 100
+    updates: int = 40
 
 
 class Step(nn.Module):
@@ -92,7 +92,7 @@ def train(recipe: Recipe, seed: int, sequences: Tensor) -> tuple[DeeplySupervise
     net = supervise(Counter(), calls, num_classes=2, example=sequences[:2], companion=companion)
     objective = Objective(net, alpha=recipe.alpha, schedule=recipe.schedule, steps=recipe.updates)
     optimizer = torch.optim.AdamW(net.parameters(), lr=recipe.rate, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.rate, recipe.updates, pct_start=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.rate, recipe.updates, pct_start=0.25)
     begin = time.perf_counter()
     for _ in range(recipe.updates):
         bits = sequences[torch.randint(len(sequences), (BATCH,), generator=generator)]
@@ -137,7 +137,7 @@ def pilot(out: Path) -> None:
         print(recipe, round(wrong, 2), [round(seconds) for _, seconds in runs], flush=True)  # noqa: T201
         return wrong
 
-    best = Recipe(rate=min((4e-3, 8e-3, 1.6e-2), key=lambda rate: tried(Recipe(rate=rate))))
+    best = Recipe(rate=min((8e-3, 1.6e-2, 3.2e-2), key=lambda rate: tried(Recipe(rate=rate))))
     for alpha, schedule in ((0.3, "linear"), (0.3, "constant"), (0.1, "linear")):
         tried(replace(best, alpha=alpha, schedule=schedule))
 

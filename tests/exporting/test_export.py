@@ -14,10 +14,11 @@ import torch
 from dense_nets import dense_net, pictures
 from plain_resnet import SmallResNet
 from safetensors.torch import load_file
+from token_nets import WORDS, LanguageModel, words
 from torch import Tensor, nn
 
 import deepsup
-from deepsup import DeeplySupervised, create_network, list_networks, load_data, supervise
+from deepsup import DeeplySupervised, create_network, export, list_networks, load_data, supervise
 from deepsup.exporting._formats import pack_pt2
 from deepsup.trainer.config import Config
 from deepsup.trainer.networks import describe
@@ -301,3 +302,9 @@ def test_a_wrong_file_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(deepsup.DeepsupError, match=r"differs from the net by \d.*nothing was written"):
         deepsup.export(net, tmp_path / "net.pt2", torch.randn(2, 4))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_of_tokens_is_exported(tmp_path: Path) -> None:
+    net = supervise(LanguageModel(2), ["h.0"], num_classes=WORDS, example=words()).eval()
+    done = export(net, tmp_path / "model.onnx", to="onnx", example=words(), companions=False)
+    assert done.path.is_file()

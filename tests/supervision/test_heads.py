@@ -9,7 +9,7 @@ from nets import CLASSES, ConvNet, images, labels, objective_of
 from token_nets import WIDTH, WORDS, LanguageModel, Loop, words
 from torch import Tensor, nn
 
-from deepsup import Companion, DeepsupError, Objective, supervise
+from deepsup import Companion, DeepsupError, EarlyExit, Objective, supervise
 
 
 def test_a_shared_head_is_the_models_own_tail_to_the_bit() -> None:
@@ -75,6 +75,14 @@ def test_what_the_model_does_between_its_last_layers_is_found(how: str) -> None:
     assert "drop" in str(net.head("h.0"))
 
 
+def test_exits_through_the_models_own_last_layers() -> None:
+    model, x = Pooled("first").eval(), torch.randn(4, 5, WIDTH)
+    net = supervise(model, "h.[01]", num_classes=CLASSES, example=x, companion=Companion(head="output")).eval()
+    out = net(x)
+    torch.testing.assert_close(EarlyExit(net, [0.0, 1.0])(x).scores, out.companions["h.0"])
+    torch.testing.assert_close(EarlyExit(net, [1.0, 1.0])(x).scores, out.scores)
+
+
 def test_a_tail_that_cannot_be_found_or_does_not_fit() -> None:
     x = torch.randn(4, 5, WIDTH)
     for how in ("tanh", "scaled"):  # two things at once
@@ -105,6 +113,18 @@ def test_many_classes_have_no_heads_of_their_own() -> None:
     assert "more than 4,096 classes" in net.summary()
     linear = supervise(net.strip(), num_classes=5000, example=words(), companion=Companion(head="linear"))
     assert linear.head("h.1").classifier.weight.shape == (5000, WIDTH)
+
+
+def test_the_summary_has_weights_and_measured_memory() -> None:
+    net = supervise(LanguageModel(8), "h.*", num_classes=WORDS, example=words(), companion=Companion(head="output"))
+    objective = Objective(net, alpha="linear")
+    text = net.summary()
+    assert len(text.splitlines()) <= 10
+    assert "h.0  9x16, through the model's own norm, unembed: no parameters" in text
+    assert "... 2 more" in text
+    assert f"loss weight {objective.alpha['h.7']:g}" in text
+    scores, vectors = 9 * WORDS * 4, 9 * WIDTH * 4  # per sample: the log-probabilities; the norm's input and output
+    assert scores + 2 * vectors <= net.head("h.0").memory <= scores + 2 * vectors + 2 * 9 * 4 + 64
 
 
 def test_a_shared_head_in_a_loop() -> None:

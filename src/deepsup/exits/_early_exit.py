@@ -17,7 +17,7 @@ from deepsup.errors import SupervisionError, nearest
 from deepsup.exits._chains import shape_example, simplify
 from deepsup.exits._lean_head import LeanHead
 from deepsup.exits._stages import Stage, compacted, cut
-from deepsup.supervision import DeeplySupervised, describe, scores_of
+from deepsup.supervision import DeeplySupervised, Head, describe, scores_of
 
 OUTPUT = "output"
 Module = TypeVar("Module", bound=nn.Module)
@@ -85,7 +85,7 @@ class EarlyExit:
         taps = [stage.tap for stage in self.stages if stage.tap is not None]
         self.names = (*taps, OUTPUT)
         """The exits that are switched on, in the order in which they run; the last is ``"output"``."""
-        self.heads = [LeanHead(heads[tap]) for tap in taps]
+        self.heads = [LeanHead(head) if isinstance(head := heads[tap], Head) else head for tap in taps]
         self._limits = [(self.thresholds[tap] or 0.0, 1 / self.temperatures[tap]) for tap in taps]
         device = next((parameter.device for parameter in net.parameters()), torch.device("cpu"))
         self._temperatures = torch.tensor([self.temperatures[name] for name in self.names], device=device)

@@ -33,7 +33,7 @@ class Graph(nn.Module):
     ) -> None:
         super().__init__()
         self.keywords = tuple(keywords)
-        self.num_classes = net.num_classes
+        self.num_classes, self.tokens = net.num_classes, net.tokens
         self.net = net if companions is not None else net.strip()
         self.preprocess = preprocess
         self.companions = companions
@@ -50,7 +50,7 @@ class Graph(nn.Module):
         args, kwargs = self.call_of(inputs)
         out = self.net(*args, **kwargs)
         if self.companions is None:
-            return scores_of(out, self.net, self.num_classes)
+            return scores_of(out, self.net, self.num_classes, self.tokens)
         named = {self.companions[tap]: scores for tap, scores in out.companions.items()}
         return {"scores": out.scores, **named}
 

@@ -157,7 +157,7 @@ class Objective:
                 f"output_loss={output_loss!r}; expected a callable on the model's output and the labels"
             )
         self.net.keeps_raw |= output_loss is not None
-        self.net.loss_weights = dict(self._alpha)
+        self.net.loss_weights = dict(self.alpha if self.net.shapes else self._alpha)
         used = (*([self.loss] if output_loss is None else []), *self.companion_loss.values())
         self.named = tuple(
             name for name, each in (LOSSES | DENSE_LOSSES).items() if any(each is other for other in used)
