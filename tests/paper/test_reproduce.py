@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from statistics import stdev
 
 import pytest
 
@@ -20,7 +21,7 @@ from deepsup.paper.targets import NAMES, TARGETS
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT_COMPANIONS, PRINTED, RECIPES
 from deepsup.trainer.runs._folder import RunFolder
-from deepsup.trainer.studies._study import Job, Outcome
+from deepsup.trainer.studies._study import Job, Outcome, slug
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +81,11 @@ def test_a_row_is_what_its_runs_say(out: Path) -> None:
     tried = {path.name: RunFolder(path) for path in (folder / "search").iterdir()}
     assert len(tried) == 2  # only the first row of a smoke plan chooses
     assert all(run.result["error"] is None for run in tried.values())  # the test set is not read to choose
-    found = {name.removeprefix("cnn-svm-l2-half-width-").removesuffix("-seed0"): run.result["validation_error"]
-             for name, run in tried.items()}  # fmt: skip
-    assert first["choice"] == min(first["search"], key=lambda choice: found[choice])
-    run = RunFolder(folder / f"cnn-svm-l2-half-width-{first['choice']}-seed0")
+    method = plan_of("l1-l2-nin", "smoke", out).rows[0].method
+    errors = {name.removeprefix(f"{slug(method.trial_name)}-").removesuffix("-seed0"): run.result["validation_error"]
+              for name, run in tried.items()}  # fmt: skip
+    assert first["choice"] == min(first["search"], key=lambda choice: errors[choice])
+    run = RunFolder(folder / f"{slug(method.name)}-{first['choice']}-seed0")
     assert first["values"] == [run.result["error"]]
     assert Config.from_dict(first["config"]) == run.config
     assert first["threads"] == [run.environment["threads"]]
@@ -93,7 +95,8 @@ def test_a_target_goes_on_with_the_missing_runs_only(out: Path) -> None:
     before = reproduce("pretraining-nin", "smoke", out)
     folder = out / "smoke-pretraining-nin-cpu"
     times = {path: path.stat().st_mtime_ns for path in folder.rglob("result.json")}
-    (lost,) = folder.glob("greedy-*30-30*/result.json")
+    name = slug(plan_of("pretraining-nin", "smoke", out).rows[2].method.name)
+    (lost,) = folder.glob(f"{name}-lr*/result.json")
     lost.unlink()
     again = reproduce("pretraining-nin", "smoke", out)
     assert [row["values"] for row in again["rows"]] == [row["values"] for row in before["rows"]]
@@ -121,14 +124,19 @@ def test_a_training_that_diverges_is_a_result() -> None:
     ended = {"error": 3.0, "companions": {"conv1": 9.0}, "seconds": 60.0}
     config = Config()
     jobs = [Job("a", "lr1", config.replace(seed=seed), Path()) for seed in (0, 1, 2)]
-    outcome = Outcome("a", "lr1", config, {}, jobs, [ended, {"failed": "diverged"}, {**ended, "error": 5.0}])
+    outcome = Outcome("a", "lr1", config, {}, jobs, [ended, {"failed": "diverged"}, {**ended, "error": 5.0}],
+                      chance=90.0)  # fmt: skip
     row = plan_of("robustness-nin", "cpu", Path()).rows[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("deepsup.trainer.runs._folder.RunFolder.environment", {"threads": 1})
-        told = record_row(row, outcome)
-    assert told["values"] == [3.0, None, 5.0]
-    assert (told["mean"], told["diverged"], told["companions"]) == (4.0, 1, {"conv1": 9.0})
-    assert told["deviation"] == pytest.approx(2**0.5)
+        entry = record_row(row, outcome)
+    assert entry["values"] == [3.0, None, 5.0]
+    assert (entry["mean"], entry["diverged"], entry["companions"]) == (
+        98 / 3,
+        1,
+        {"conv1": 9.0},
+    )  # it counts as guessing
+    assert entry["deviation"] == pytest.approx(stdev([3.0, 90.0, 5.0]))
 
 
 def test_two_rows_are_compared_by_the_ratio_of_their_errors() -> None:
@@ -143,7 +151,7 @@ def test_two_rows_are_compared_by_the_ratio_of_their_errors() -> None:
 
 
 def test_what_differs_is_said() -> None:
-    full = RECIPES["dsn-cifar10"]()
+    full = RECIPES["dsn-cifar10"]().replace(network_options={})
     assert differences(full, full) == ""
     assert differences(full.replace(network_options={"width": 0.5, "init": "he"}), full) == (
         "0.5 times the width; He initialization"
@@ -232,8 +240,8 @@ def test_when_sets_every_net_beside_itself_without_companions() -> None:
 
 
 def test_a_row_says_on_what_it_was_chosen(out: Path) -> None:
-    first, *others = reproduce("l1-l2", "smoke", out)["rows"]
-    run = next(RunFolder(path) for path in (out / "smoke-l1-l2-cpu" / "search").iterdir())
+    first, *others = reproduce("l1-l2-nin", "smoke", out)["rows"]
+    run = next(RunFolder(path) for path in (out / "smoke-l1-l2-nin-cpu" / "search").iterdir())
     data = run.config.data
     assert first["chosen_on"] == {
         "images": data.validation, "of": Path(data.source).stem, "candidates": 2, "seeds": 1,
