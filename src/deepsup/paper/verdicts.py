@@ -168,9 +168,10 @@ def helped(cases: Cases, record: Record) -> Judged:
         test = compare_rows(record, ours, theirs)
         if test is None:
             continue
-        why = unlearned(record, theirs)
-        words.append(f"{case}: {why or ratio_words(test)}")
-        goes += [] if why else [lower(record, ours, theirs)]
+        why, good = unlearned(record, theirs), lower(record, ours, theirs)
+        alone = not good and test["ratio"] < 1 and excludes(test["interval"], 1)
+        words.append(f"{case}: {why or ratio_words(test)}{', not after the correction' * (alone and not why)}")
+        goes += [] if why else [good]
     if not words:
         return UNKNOWN
     return Judged("; ".join(words), all_or_some(goes) if goes else NOT_COMPARABLE)

@@ -6,7 +6,7 @@ from statistics import mean
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from deepsup.trainer.report._style import INK, WIDTH, Drawing, mark, tidy
 
@@ -43,10 +43,10 @@ def draw_panel(axes: Axes, panel: Mapping[str, Any]) -> None:
     ticks = sorted({epochs for curve in means.values() for epochs in curve})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(ticks[0] / 1.15, ticks[-1] * 2.2)  # room for words beside the last budget
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:.1g}"[-1] in "25" else "")
-    if not axes.yaxis.get_minor_ticks():
-        axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_locator(NullLocator())
     mark_distances(axes, panel, means)
     tidy(axes, "epochs", "test error, %")
     axes.set_title(panel["title"], fontsize=10)
@@ -67,8 +67,9 @@ def mark_distances(axes: Axes, panel: Mapping[str, Any], means: Mapping[str, Map
     last = max(cnn.keys() & dsn.keys())
     axes.annotate("", (last, dsn[last]), (last, cnn[last]), arrowprops=arrow)
     row = panel["better"]
-    axes.annotate(f"{row['values'][0]:.2f} of the error{interval(row)}", (last, min(cnn[last], dsn[last])), fontsize=8,
-                  xytext=(0, -14), textcoords="offset points", ha="right")  # fmt: skip
+    middle = (cnn[last] * dsn[last]) ** 0.5
+    axes.annotate(f"{row['values'][0]:.2f} of the\nerror{interval(row)}", (last, middle), fontsize=8, xytext=(7, 0),
+                  textcoords="offset points", va="center")  # fmt: skip
 
 
 def interval(row: Mapping[str, Any]) -> str:
