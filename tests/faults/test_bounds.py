@@ -21,8 +21,10 @@ import torch
 from PIL import Image
 from study_readers import comparison_table
 
+from deepsup import supervise
 from deepsup.cli import main
 from deepsup.errors import ConfigError, DataError, DeepsupError, RunError
+from deepsup.insight import measure
 from deepsup.io import read_json, read_yaml
 from deepsup.trainer.config import Config
 from deepsup.trainer.data._archive import unpack
@@ -369,3 +371,20 @@ def test_absurd_settings_end_in_one_line(
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("deepsup: ")
     assert said in last
+
+
+@pytest.mark.parametrize(("side", "batches"), [(28, [500, 100]), (1024, [16] * 37 + [8])])
+def test_few_large_images_go_through_a_net_at_once(side: int, batches: list[int]) -> None:
+    """Many files of the largest size must not take the memory of all of them at once."""
+    seen = []
+
+    def normalize(images: torch.Tensor) -> torch.Tensor:
+        seen.append(len(images))
+        return images[:, :, :4, :4].float()
+
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    net = supervise(model, [], num_classes=3, example=torch.zeros(1, 1, 4, 4))
+    images = torch.zeros(1, dtype=torch.uint8).expand(600, 1, side, side)
+    found = measure(net, images, torch.zeros(600, dtype=torch.long), normalize)
+    assert seen == batches
+    assert len(found.scores) == 600

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+MOST_VALUES = 2**24
+"""Of the images of a batch: 500 of 3 x 105 x 105 pixels, or four of the largest that a model of a stranger may take."""
+
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
@@ -45,8 +48,10 @@ def measure(
 ) -> Measurement:
     """Return the scores of a supervised net on images [N,C,H,W], in evaluation mode; restore its mode afterwards.
 
-    ``normalize`` is applied to every batch; ``None`` for images that are already normalized.
+    ``normalize`` is applied to every batch; ``None`` for images that are already normalized. Large images go through
+    the net in smaller batches.
     """
+    batch_size = max(1, min(batch_size, MOST_VALUES // max(1, images[:1].numel())))
     device = next(net.parameters()).device
     training = net.training
     net.eval()
