@@ -10,6 +10,7 @@ import torch
 from deepsup.cli import doctor, main, self_test
 from deepsup.objective import Objective
 from deepsup.supervision import DeeplySupervised
+from deepsup.trainer.training._precision import Bfloat16
 
 
 def ask(capsys: pytest.CaptureFixture) -> tuple[int, dict]:
@@ -42,6 +43,17 @@ def test_all_is_well(capsys: pytest.CaptureFixture) -> None:
     assert torch.equal(torch.random.get_rng_state(), state)
     assert main(["doctor"]) == 0
     assert "everything works" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("fast", "taken"), [(True, "bfloat16"), (False, "float32")])
+def test_the_precision_that_amp_auto_takes_is_said_with_its_reason(
+    fast: bool, taken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("deepsup.trainer.training.bfloat16_on", lambda _: Bfloat16(fast, "it says so"))
+    monkeypatch.setattr(doctor, "self_tests", lambda _: {})
+    assert ask(capsys)[1]["precision"] == {"cpu": {"precision": taken, "why": "it says so"}}
+    assert main(["doctor"]) == 0
+    assert f"{taken}: it says so" in capsys.readouterr().out
 
 
 @pytest.mark.slow
