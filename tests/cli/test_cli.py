@@ -235,6 +235,20 @@ def test_alone_it_prints_the_help(capsys):
         assert alone.count(f"\n  {verb} ") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("bench harm --quick", "bench harm with --quick; that is an option of bench speed"),
+        ("bench --seeds 3", "bench speed with --seeds; that is an option of bench harm"),
+        ("bench hram", "bench 'hram'; did you mean 'harm'?"),
+        ("harm --jobs 0", "seeds=5, jobs=0; expected at least 1 of each"),  # its older name
+    ],
+)
+def test_bench_measures_speed_or_harm(words, said, capsys):
+    assert main(words.split()) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_the_version_is_that_of_the_package(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"deepsup {metadata.version('deepsup')}\n"

@@ -112,6 +112,16 @@ def test_what_compare_prints_can_be_pasted(photos: str, capsys: pytest.CaptureFi
     assert {path: path.stat().st_mtime_ns for path in before} == before  # what was there was not trained again
 
 
+def test_after_a_comparison_that_did_not_learn_longer_runs_are_offered(
+    photos: str, capsys: pytest.CaptureFixture
+) -> None:
+    words = ["compare", "--data", photos, *SMALL, "--epochs", "1", "--seeds", "1", "--lr", "0", "--out", "short"]
+    (longer,) = printed(words, capsys)
+    assert longer[longer.index("--epochs") + 1] == "3"
+    assert longer[longer.index("--out") + 1] == "short-3-epochs"
+    assert longer[longer.index("--seeds") + 1] == "1"
+
+
 # a shell's background jobs begin with SIGINT ignored, and so would what they start
 INTERRUPTIBLE = """
 import signal, sys

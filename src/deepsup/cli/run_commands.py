@@ -223,11 +223,14 @@ def compare(
     if not all(excludes(ratio["interval"], 1) for ratio in answer["ratios"].values()):
         more = ["--methods", *methods] if methods != ("CNN-Softmax", "DSN-Softmax") else []
         more += ["--rates", *map(str, rates)] if rates else []
-        more += [*engine.options(), "--seeds", str(max(6, 2 * seeds))]
-        given = options.given(settings)
-        epochs = answer["config"]["epochs"]
-        given |= {} if epochs == chosen.run.epochs else {"epochs": epochs}  # --minutes has shortened the runs
-        lines.append("next: " + options.command("compare", recipe, config, given, out, *more))
+        given, epochs = options.given(settings), answer["config"]["epochs"]
+        if best or chosen.run.phases:
+            again, seeds = out, max(6, 2 * seeds)
+            given |= {} if epochs == chosen.run.epochs else {"epochs": epochs}  # --minutes has shortened the runs
+        else:  # what has not learned will not with more seeds
+            again, given = out.with_name(f"{out.name}-{3 * epochs}-epochs"), {**given, "epochs": 3 * epochs}
+        more += [*engine.options(), "--seeds", str(seeds)]
+        lines.append("next: " + options.command("compare", recipe, config, given, again, *more))
     lines += [f"report: {report}"] if report else []
     show({**answer, "figure": figure, "report": report}, "\n".join(lines), json)
 
