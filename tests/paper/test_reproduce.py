@@ -15,7 +15,7 @@ from deepsup.paper.own_targets import FAST, FEW, MINUTES
 from deepsup.paper.plan import differences, seconds
 from deepsup.paper.printed import TABLES
 from deepsup.paper.record_rows import record_row, what_counts
-from deepsup.paper.reproduce import compared
+from deepsup.paper.reproduce import comparison
 from deepsup.paper.row_id import WITH, WITHOUT, RowId
 from deepsup.paper.targets import NAMES, TARGETS
 from deepsup.trainer.config import Config
@@ -144,7 +144,7 @@ def test_two_rows_are_compared_by_the_ratio_of_their_errors() -> None:
     errors = {"a": [2.0, 3.0, 90.0], "b": [4.0, 6.0, None]}
     rows = [{"id": RowId(name).to_dict(), "row": name, "values": values, "seeds": [0, 1, 2], "guessing": 90.0}
             for name, values in errors.items()]  # fmt: skip
-    test = compared({"rows": rows}, RowId("a"), RowId("b"))
+    test = comparison({"rows": rows}, RowId("a"), RowId("b"))
     assert test["ratio"] == pytest.approx((0.5 * 0.5 * 1.0) ** (1 / 3))
     assert (test["test"], test["pairs"], test["lower"], test["equal"]) == ("a / b", 3, 2, 1)
     assert (test["ours"], test["theirs"]) == ({"method": "a"}, {"method": "b"})

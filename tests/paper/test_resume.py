@@ -79,17 +79,17 @@ def test_a_row_with_other_settings_does_not_hold(change: str, out: Path, whole: 
     plan = in_one_precision(plan_of(TARGET, "smoke", out), whole, out)
     earlier = deepcopy(whole)
     first = RowId.of(earlier["rows"][0])
-    assert set(rows_that_hold(plan, earlier, measured=True)) == {row.id for row in plan.rows}
+    assert set(rows_that_hold(plan, earlier, measurements=True)) == {row.id for row in plan.rows}
     CHANGES[change](earlier["rows"][0])
-    assert set(rows_that_hold(plan, earlier, measured=True)) == {row.id for row in plan.rows} - {first}
+    assert set(rows_that_hold(plan, earlier, measurements=True)) == {row.id for row in plan.rows} - {first}
 
 
 def test_a_row_without_what_its_figure_needs_is_trained_again(out: Path, whole: dict[str, Any]) -> None:
     earlier = deepcopy(whole)
     del earlier["rows"][0]["measured"]
     plan = in_one_precision(plan_of(TARGET, "smoke", out), whole, out)
-    assert len(rows_that_hold(plan, earlier, measured=True)) == len(plan.rows) - 1
-    assert len(rows_that_hold(plan, earlier, measured=False)) == len(plan.rows)
+    assert len(rows_that_hold(plan, earlier, measurements=True)) == len(plan.rows) - 1
+    assert len(rows_that_hold(plan, earlier, measurements=False)) == len(plan.rows)
 
 
 def test_the_command_goes_on(out: Path, whole: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -108,7 +108,7 @@ def test_mistakes_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) ->
     assert main(["reproduce", "fig3", "--preset", "smoke", "--results", str(tmp_path), "--resume"]) == 2
     assert "cannot read" in capsys.readouterr().err
     with pytest.raises(RunError, match="no valid 'id'"):
-        rows_that_hold(plan_of("fig3", "cpu", Path()), {"rows": [{"row": "x"}], "environment": {}}, measured=False)
+        rows_that_hold(plan_of("fig3", "cpu", Path()), {"rows": [{"row": "x"}], "environment": {}}, measurements=False)
 
 
 def test_a_figure_of_one_point_per_line_has_bars() -> None:
@@ -134,7 +134,7 @@ def test_the_timed_rows_with_companions_are_not_trained_again(name: str) -> None
     """Their records are older than the rows without companions."""
     record = read_record(RESULTS / f"{name}-cpu.json")
     plan = in_one_precision(plan_of(name, "cpu", Path()), record, Path())
-    assert {RowId.of(row) for row in record["rows"]} == set(rows_that_hold(plan, record, measured=False))
+    assert {RowId.of(row) for row in record["rows"]} == set(rows_that_hold(plan, record, measurements=False))
 
 
 def test_some_rows_are_trained_and_none_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -83,8 +83,8 @@ def test_records_name_no_machine_and_every_row_can_be_made_again(path: Path) -> 
 
 
 def test_a_study_is_told_once_with_its_hours_and_what_was_chosen_on() -> None:
-    chosen = {"images": 5000, "of": "mnist", "candidates": 3, "seeds": 3}
-    row = {"chosen_on": chosen, "choosing_seconds": 1800.0, "made": {"cpu": "AVX512"}}
+    choosing_rate = {"images": 5000, "of": "mnist", "candidates": 3, "seeds": 3}
+    row = {"chosen_on": choosing_rate, "choosing_seconds": 1800.0, "made": {"cpu": "AVX512"}}
     record = {
         "target": "x", "preset": "cpu", "command": "deepsup reproduce x", "rows": [row, row], "missing": ["a row"],
         "environment": {"torch": "2.13", "cpu": "AVX2"}, "training_minutes": 90.0, "test_read_before": 2,
@@ -105,9 +105,9 @@ def test_what_a_record_was_chosen_on() -> None:
 
 
 def test_what_is_not_run_is_listed_with_its_hours() -> None:
-    listed = not_run({}, Path("records"))
-    assert "`deepsup reproduce TARGET --preset PRESET --jobs 2 --results records --resume`" in listed
-    assert all(f"| `{name}` |" in listed for name in TARGETS)
+    target_list = not_run({}, Path("records"))
+    assert "`deepsup reproduce TARGET --preset PRESET --jobs 2 --results records --resume`" in target_list
+    assert all(f"| `{name}` |" in target_list for name in TARGETS)
     record = json.loads((PROJECT / "results" / "dense-cpu.json").read_text())
     assert "| `dense` |" not in not_run({("dense", "cpu"): record}, Path("records"))
     part = {**record, "rows": record["rows"][1:]}

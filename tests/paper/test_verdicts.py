@@ -24,8 +24,8 @@ from deepsup.paper.verdicts import (
     RULES,
     Judged,
     compare_rows,
-    corrected,
     estimate,
+    holm_corrections,
 )
 from deepsup.paper.when_targets import DEPTHS
 
@@ -125,8 +125,8 @@ def test_many_comparisons_ask_more_of_each() -> None:
     assert judge(what, "cifar100", many).verdict == NOT_REPRODUCED
     p = stats.ttest_1samp([log(each) for each in values], 0).pvalue
     key = RowId("DSN-Softmax"), RowId("CNN-Softmax")
-    assert corrected(alone)[key] == pytest.approx(p)
-    assert corrected(many)[key] == pytest.approx(40 * p)
+    assert holm_corrections(alone)[key] == pytest.approx(p)
+    assert holm_corrections(many)[key] == pytest.approx(40 * p)
 
 
 def at_500(form: str, ratios: list[float]) -> dict:

@@ -154,9 +154,9 @@ def _names() -> tuple[str, ...]:
 
 def _list(json: bool) -> None:
     """Say what there is to reproduce and how long it takes."""
-    from deepsup.paper import listed
+    from deepsup.paper import target_list
 
-    targets = listed()
+    targets = target_list()
     rows = [[name, each["title"], each["minutes"]["cpu"], f"{each['minutes']['paper'] / 60:,.0f}"]
             for name, each in targets.items()]  # fmt: skip
     text = table(["target", "", "minutes (cpu)", "hours (paper)"], rows)

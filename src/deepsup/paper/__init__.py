@@ -1,7 +1,7 @@
 """The paper, reproduced: a target in, its runs, its record and its lines in RESULTS.md out."""
 
 from deepsup.paper.plan import minutes
-from deepsup.paper.reproduce import listed, plan_of, read_record, record_folder, repeat, reproduce
+from deepsup.paper.reproduce import plan_of, read_record, record_folder, repeat, reproduce, target_list
 from deepsup.paper.summary import keep, summarise
 from deepsup.paper.targets import NAMES
 from deepsup.paper.verdicts import not_comparable, ratio_words
@@ -9,7 +9,6 @@ from deepsup.paper.verdicts import not_comparable, ratio_words
 __all__ = [
     "NAMES",
     "keep",
-    "listed",
     "minutes",
     "not_comparable",
     "plan_of",
@@ -19,4 +18,5 @@ __all__ = [
     "repeat",
     "reproduce",
     "summarise",
+    "target_list",
 ]

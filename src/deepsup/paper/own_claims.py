@@ -19,7 +19,7 @@ from deepsup.paper.verdicts import (
     errors_of,
     estimate,
     find_row,
-    helped,
+    judge_ratios,
     ratio_words,
 )
 from deepsup.paper.when_targets import (
@@ -99,19 +99,19 @@ OWN_CLAIMS = (
             f"{minutes} minutes", f"{TABLES[FAST[name]].rows['DSN-SVM'][0]} %", name, partial(fast_error, name),
             "number")
       for name, minutes in MINUTES.items()),
-    Claim("Companions lower the error of the net fast with few images", "", "fast-few", partial(helped, AT_FEW)),
+    Claim("Companions lower the error of the net fast with few images", "", "fast-few", partial(judge_ratios, AT_FEW)),
     *(Claim(f"{WHOSE[of]} lower the error of plain nets at every depth, {NORMS[norm]}, {optimizer}", "", "when",
-            partial(helped, at_depths(optimizer, norm, of)))
+            partial(judge_ratios, at_depths(optimizer, norm, of)))
       for optimizer in OPTIMIZERS for norm, of in KINDS),
     *(Claim(f"{WHOSE[of]} lower the error of a plain net of {DEPTH} layers at every number of images, {NORMS[norm]}",
-            "", "when", partial(helped, at_sizes(norm, of)))
+            "", "when", partial(judge_ratios, at_sizes(norm, of)))
       for norm, of in KINDS if of != "printed"),
     Claim("Companions lower the error of NIN of half width with 500 digits, whichever they are", "", "when-companions",
-          partial(helped, COMBINED)),
+          partial(judge_ratios, COMBINED)),
     Claim("The paper's side of each choice lowers the error of NIN of half width more than the other side", "",
           "when-companions", paper_choices),
     Claim("Companions lower the error of a trained net that is tuned on few images of other classes", "",
-          "when-tuning", partial(helped, TUNED)),
+          "when-tuning", partial(judge_ratios, TUNED)),
     Claim("Flat companions lower the error of a plain net more than each control does", "", "when-controls",
-          partial(helped, CONTROLLED)),
+          partial(judge_ratios, CONTROLLED)),
 )  # fmt: skip

@@ -29,10 +29,10 @@ from deepsup.paper.verdicts import (
     errors_of,
     estimate,
     find_row,
-    helped,
+    judge_ratios,
     lower,
     ratio_words,
-    unlearned,
+    why_unlearned,
 )
 from deepsup.trainer.studies import equivalence, excludes, mean_test
 
@@ -72,7 +72,7 @@ def gain(form: str, record: Record) -> Judged:
     test, reading = compare_rows(record, ours, theirs), find_row(record, replace(ours, reading="gain"))
     if test is None or reading is None:
         return UNKNOWN
-    if why := unlearned(record, theirs):
+    if why := why_unlearned(record, theirs):
         return Judged(why, NOT_COMPARABLE)
     words = f"{reading['mean']:+.0f} %: {ratio_words(test)}"
     if not lower(record, ours, theirs):
@@ -86,7 +86,9 @@ def gain_over_sizes(record: Record) -> Judged:
     for row in record["rows"]:
         ours = RowId.of(row)
         theirs = replace(ours, method="CNN-Softmax", loss="")
-        if (ours.method, ours.loss, ours.width) == ("DSN-SVM", "one-vs-rest", 0.5) and not unlearned(record, theirs):
+        if (ours.method, ours.loss, ours.width) == ("DSN-SVM", "one-vs-rest", 0.5) and not why_unlearned(
+            record, theirs
+        ):
             test = compare_rows(record, ours, theirs)
             ratios |= {ours.size or 0: (test, lower(record, ours, theirs))} if test else {}
     if len(ratios) < 3:
@@ -138,7 +140,7 @@ def variance(record: Record) -> Judged:
     ]
     if not rows:
         return UNKNOWN
-    if why := next((why for row in rows if (why := unlearned(record, RowId.of(row, "base")))), ""):
+    if why := next((why for row in rows if (why := why_unlearned(record, RowId.of(row, "base")))), ""):
         return Judged(why, NOT_COMPARABLE)
     tests = [mean_test([log(value) for value in row["values"]]) for row in rows]
     words = "; ".join(f"alpha {RowId.of(row).alpha:g}: {estimate(row['values'], ' times')}" for row in rows)
@@ -155,7 +157,7 @@ def feature_maps(record: Record) -> Judged:
     cnn = next((name for name in rows if name.method.startswith("CNN")), None)
     if cnn is None or len(rows) < 2:
         return UNKNOWN
-    if why := unlearned(record, replace(cnn, reading="", layer="")):
+    if why := why_unlearned(record, replace(cnn, reading="", layer="")):
         return Judged(why, NOT_COMPARABLE)
     words, goes = [], []
     for name, row in rows.items():
@@ -199,7 +201,7 @@ def same_hinge(record: Record) -> Judged:
         rows = [find_row(record, each) for each in ids]
         if rows[0] is None or rows[1] is None:
             continue
-        if why := unlearned(record, ids[0]) or unlearned(record, ids[1]):  # two nets that guess are equal
+        if why := why_unlearned(record, ids[0]) or why_unlearned(record, ids[1]):  # two nets that guess are equal
             return Judged(why, NOT_COMPARABLE)
         test = equivalence(errors_of(rows[0]), errors_of(rows[1]), EQUAL_WITHIN)
         around = "" if test["interval"] is None else " (90 % {:.2f} to {:.2f})".format(*test["interval"])
@@ -234,11 +236,12 @@ JOINT: Cases = {
     "twice the epochs for greedy": (RowId("DSN-Softmax"), RowId("greedy", epochs=120)),
 }
 PAPER_CLAIMS = (
-    *(Claim(f"DSN beats its twin: {table.title}", "yes", name, partial(helped, IN_TABLE))
+    *(Claim(f"DSN beats its twin: {table.title}", "yes", name, partial(judge_ratios, IN_TABLE))
       for name, table in TABLES.items()),
     *(Claim(f"DSN's error: {table.title}", f"{table.rows['DSN-SVM'][0]} %", name, partial(table_number, name), "number")
       for name, table in TABLES.items()),
-    Claim("DSN beats its twin with 500 digits (Fig. 2b)", "yes", "fig2b-nin", partial(helped, beside_twin(**AT_500))),
+    Claim("DSN beats its twin with 500 digits (Fig. 2b)", "yes", "fig2b-nin",
+          partial(judge_ratios, beside_twin(**AT_500))),
     *(Claim(f"DSN-SVM ({form}) beats CNN-Softmax with 500 digits (Fig. 2b)", f"{GAIN_AT_500:g} %", "fig2b-nin",
             partial(gain, form), "number") for form in FORMS),
     Claim("The gain grows as the training set shrinks (Fig. 2b)", "yes", "fig2b-nin", gain_over_sizes),
@@ -252,7 +255,7 @@ PAPER_CLAIMS = (
     Claim("The first convolution's gradient varies more in DSN", f"{VARIANCE_RATIO} times", "gradient-variance",
           variance, "number"),
     Claim("DSN is more robust to the learning rate", "yes", "robustness-nin", robust),
-    Claim("Joint training beats greedy pre-training", "yes", "pretraining-nin", partial(helped, JOINT)),
+    Claim("Joint training beats greedy pre-training", "yes", "pretraining-nin", partial(judge_ratios, JOINT)),
     Claim("L1 and L2 hinge differ negligibly", "yes", "l1-l2-nin", same_hinge, "equivalence"),
     *(Claim(name, "proved", "theory", partial(statement, names), "theory") for name, names in LEMMAS.items()),
 )  # fmt: skip

@@ -66,7 +66,7 @@ def label(method: str, form: str, config: Config, *more: str) -> str:
     return ", ".join(filter(None, (f"{method} ({form})" if form else method, width, *more)))
 
 
-def chosen(name: str, config: Config, seeds: int, searches: int = SEARCH_SEEDS) -> Method:
+def choosing_rate(name: str, config: Config, seeds: int, searches: int = SEARCH_SEEDS) -> Method:
     """Return a method whose rate is chosen from the grid; rows that differ in their epochs alone share their trials."""
     short = trial(config)
     whole = "" if short.data.train_size == config.data.train_size else f" of {short.data.train_size}"
@@ -98,7 +98,7 @@ def digits_row(
     width = float(config.network.options.get("width", 1.0))
     name = RowId(method, "nin-mnist", loss=form, size=size, epochs=epochs if by_epochs else None, width=width)
     words = label(method, form, config, f"{size:,} digits", f"{epochs} epochs")
-    return Row(name, chosen(words, config, seeds), differs=digits_differ(config), places=(place(name),))
+    return Row(name, choosing_rate(words, config, seeds), differs=digits_differ(config), places=(place(name),))
 
 
 def line_of(name: RowId) -> str:
@@ -238,7 +238,7 @@ def table_row(name: str, method: str, config: Config, full: Config, seeds: int) 
     own = of_method(config, method).replace(test_every=1 if name == "mnist" else 0)
     differs = "; ".join(filter(None, [differences(config, full), "one-vs-rest hinge" if form else "softmax"]))
     paper = TABLES[name].rows[printed][0] if printed else None
-    return Row(RowId(method), chosen(label(method, form, config), own, seeds), paper, differs)
+    return Row(RowId(method), choosing_rate(label(method, form, config), own, seeds), paper, differs)
 
 
 def rival(name: str, method: str, preset: str) -> Row:
@@ -254,7 +254,7 @@ def rival(name: str, method: str, preset: str) -> Row:
         cut = TABLE_BUDGETS[name] | {"epochs": RIVAL_EPOCHS.get(full.network.name, TABLE_BUDGETS[name]["epochs"])}
         config = config.replace(extra=False, gradient_every=0, **cut)
     differs = "; ".join(filter(None, [differences(config, full), "one seed", NOTES.get(method, "")]))
-    return Row(RowId(method), chosen(method, config, 3 if preset == "paper" else 1, 1), error, differs)
+    return Row(RowId(method), choosing_rate(method, config, 3 if preset == "paper" else 1, 1), error, differs)
 
 
 def course(preset: str) -> Plan:
@@ -279,7 +279,7 @@ def cifar_budget(preset: str) -> Plan:
             words = label(method, "", config, *([] if whole else [f"{epochs} epochs"]))
             place = Place(line_of(RowId(method, width=0.5)), epochs, look=method)
             name_of_row = RowId(method, epochs=epochs, width=0.5)
-            rows.append(Row(name_of_row, chosen(words, own, 3), None, differences(own, full), (place,)))
+            rows.append(Row(name_of_row, choosing_rate(words, own, 3), None, differences(own, full), (place,)))
         groups.append(tuple(rows))
     return Plan(
         tuple(groups), f"{name}-{preset}", twins(groups), (Panel("epochs", "CIFAR-10, crops and flips, softmax"),)
@@ -318,7 +318,11 @@ def hinges(preset: str) -> Plan:
     losses = {"L2": "squared_hinge", "L1": "hinge"}
     groups = tuple(
         tuple(
-            Row(RowId(method, loss=loss), chosen(label(method, short, base), config, 5), differs=digits_differ(config))
+            Row(
+                RowId(method, loss=loss),
+                choosing_rate(label(method, short, base), config, 5),
+                differs=digits_differ(config),
+            )
             for short, loss in losses.items()
             for config in [for_method(base, method).replace(loss=loss)]
         )
@@ -346,13 +350,13 @@ def pretraining(preset: str) -> Plan:
     def greedy(within: int, tuning: int, words: str) -> Method:
         phases = tuple(Phase(within // len(layers), GREEDY_RATE, only=layer) for layer in layers)
         start = joint.replace(phases=phases, lr=GREEDY_RATE, anneal="step", schedule="constant")
-        method = chosen(label("greedy", "", base, words), plain.replace(epochs=tuning), 5)
+        method = choosing_rate(label("greedy", "", base, words), plain.replace(epochs=tuning), 5)
         return Method(method.name, method.choices, 5, SEARCH_SEEDS, method.trial, start)
 
     half = epochs // 2
     methods = {
-        RowId("DSN-Softmax"): chosen(label("DSN-Softmax", "", base, "joint"), joint, 5),
-        RowId("CNN-Softmax"): chosen(label("CNN-Softmax", "", base), plain, 5),
+        RowId("DSN-Softmax"): choosing_rate(label("DSN-Softmax", "", base, "joint"), joint, 5),
+        RowId("CNN-Softmax"): choosing_rate(label("CNN-Softmax", "", base), plain, 5),
         RowId("greedy"): greedy(half, half, f"{half} + {half} epochs"),
         RowId("greedy", epochs=2 * epochs): greedy(epochs, epochs, f"{epochs} + {epochs} epochs"),
     }

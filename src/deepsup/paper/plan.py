@@ -119,11 +119,11 @@ def in_one_precision(plan: Plan, recorded: Mapping[str, Any] | None, folder: Pat
     def at(config: Config) -> Config:
         return config.replace(amp=amp)
 
-    def settled(method: Method) -> Method:
+    def in_precision(method: Method) -> Method:
         choices = {name: at(config) for name, config in method.choices.items()}
         return replace(method, choices=choices, start=None if method.start is None else at(method.start))
 
-    groups = tuple(tuple(replace(row, method=settled(row.method)) for row in group) for group in plan.groups)
+    groups = tuple(tuple(replace(row, method=in_precision(row.method)) for row in group) for group in plan.groups)
     return replace(plan, groups=groups)
 
 

@@ -65,19 +65,19 @@ def chosen_words(record: Mapping[str, Any]) -> str:
     if choosing:
         images = sorted({each["images"] for each in choosing})
         counts = sorted({each["candidates"] for each in choosing})
-        source = f"{spanned(images)} held-out training images of {choosing[0]['of']}"
+        source = f"{span_words(images)} held-out training images of {choosing[0]['of']}"
         further = sum("further" in each for each in choosing)
         more = f", after looking further in {further} row{'s' * (further > 1)}" if further else ""
-        words.insert(0, f"{source}, {spanned(counts)} candidates per row{more}")
+        words.insert(0, f"{source}, {span_words(counts)} candidates per row{more}")
     elif rows and not words:
         words.append("nothing was chosen")
     return "; ".join(words)
 
 
-def spanned(numbers: list[int]) -> str:
+def span_words(numbers: list[int]) -> str:
     """Say a number, or the smallest and the largest.
 
-    >>> spanned([4]), spanned([2, 4, 5000])
+    >>> span_words([4]), span_words([2, 4, 5000])
     ('4', '2 to 5,000')
     """
     return f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"

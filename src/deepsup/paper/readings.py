@@ -56,7 +56,7 @@ def errors(row: Mapping[str, Any]) -> list[float]:
     return [value for value in row["values"] if value is not None]
 
 
-def measured(row: Mapping[str, Any], what: str) -> list[Any]:
+def measurements(row: Mapping[str, Any], what: str) -> list[Any]:
     """Return what was measured on the runs of a row that ended, seed by seed."""
     return [each[what] for each in row["measured"] if what in each]
 
@@ -93,7 +93,7 @@ def test_errors(run: RunFolder) -> dict[str, Any]:
 
 def course(rows: Rows) -> dict[str, Any]:
     """Fig. 2a: the test error after every epoch, and when each net comes near the end of its CNN, seed by seed."""
-    curves = {name.method: measured(row, "test_errors") for name, row in rows.items()}
+    curves = {name.method: measurements(row, "test_errors") for name, row in rows.items()}
     lines = {}
     for method, runs in curves.items():
         by_epoch = list(zip(*runs, strict=False))
@@ -108,7 +108,7 @@ def course(rows: Rows) -> dict[str, Any]:
         ends = [curve[-1] for curve in curves.get(base, [])]
         epochs = [first_within(curve, 1.1 * end) for curve, end in zip(curves[method], ends, strict=False)]
         spent = [
-            spent[epoch - 1] for spent, epoch in zip(measured(rows[RowId(method)], "minutes"), epochs, strict=False)
+            spent[epoch - 1] for spent, epoch in zip(measurements(rows[RowId(method)], "minutes"), epochs, strict=False)
         ]
         for unit, values in (("epochs", epochs), ("minutes", spent)):
             label = f"{method}, {unit} to within 10 % of the CNN's last error"
@@ -125,7 +125,7 @@ def generalisation(rows: Rows) -> dict[str, Any]:
     """Fig. 2c: the error on the training images at the end, dropout off, beside the test error."""
     read, bars = [], {}
     for name, row in rows.items():
-        if trained := measured(row, "training_error"):
+        if trained := measurements(row, "training_error"):
             read.append(
                 reading(replace(name, reading="training error"), f"{name.method}, training error", trained,
                         "% error on the training images")
@@ -150,7 +150,7 @@ def variances(rows: Rows) -> dict[str, Any]:
     read: list[dict[str, Any]] = []
     bars: dict[str, dict[str, float]] = {}
     for dsn in [name for name in rows if name.method.startswith("DSN")]:
-        pairs = list(zip(measured(rows[dsn], "variances"), measured(rows[cnn], "variances"), strict=False))
+        pairs = list(zip(measurements(rows[dsn], "variances"), measurements(rows[cnn], "variances"), strict=False))
         words = f", alpha {dsn.alpha:g}" if dsn.alpha is not None else ""
         for layer in pairs[0][0] if pairs else ():
             ratios = [ours[layer] / theirs[layer] for ours, theirs in pairs]
@@ -171,7 +171,7 @@ def gradient_variances(run: RunFolder) -> dict[str, Any]:
     return {"variances": {layer: mean(record[layer] for record in records) for layer in records[0]}}
 
 
-def probed(run: RunFolder) -> dict[str, Any]:
+def probe_first_layer(run: RunFolder) -> dict[str, Any]:
     """Measure a run for Fig. 3: what a linear probe reads in the first convolution, and where its feature maps are."""
     insight = run.insight if "probes" in run.insight else inspect(run)
     return {"probe": insight["probes"][FIRST]["error"], "run": "/".join(run.folder.parts[-2:])}
@@ -181,11 +181,11 @@ def maps(rows: Rows) -> dict[str, Any]:
     """Fig. 3: linear probes on the first convolution, and the first seed of each net to draw."""
     read, folders = [], []
     for name, row in rows.items():
-        if probes := measured(row, "probe"):
+        if probes := measurements(row, "probe"):
             words = f"{name.method}, alpha {name.alpha:g}" if name.alpha is not None else name.method
             label = f"{words}, linear probe on {FIRST}"
             read.append(reading(replace(name, reading="probe", layer=FIRST), label, probes, "% test error"))
-            folders.append(measured(row, "run")[0])
+            folders.append(measurements(row, "run")[0])
     return {"rows": read, "figure": {"kind": "maps", "runs": folders}}
 
 

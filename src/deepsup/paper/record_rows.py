@@ -46,7 +46,7 @@ def record_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> En
         "diverged": len(outcome.results) - len(complete),
         "differs": row.differs,
         "guessing": guessing(outcome.config),
-        "chosen_on": chosen_on(row) | looked_further(outcome),
+        "chosen_on": chosen_on(row) | growth_of_grid(outcome),
         "choice": outcome.choice,
         "search": {choice: round(mean(errors), 3) for choice, errors in outcome.search.items()},
         "edges": list(outcome.edges),
@@ -57,7 +57,7 @@ def record_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> En
         "threads": [run.environment["threads"] for run in runs],
         "made": environment_here(),
         "config": recorded_config(outcome.config),
-        **started_from(outcome),
+        **start_entry(outcome),
     }
     if measure is not None:
         entry["measured"] = [measure(run) if "error" in result else {}
@@ -72,7 +72,7 @@ def recorded_config(config: Config) -> dict[str, Any]:
     return config.to_dict() | short
 
 
-def started_from(outcome: Outcome) -> dict[str, Any]:
+def start_entry(outcome: Outcome) -> dict[str, Any]:
     """Return what a row's runs started from, if they did: its config, and its test error for every seed."""
     if not outcome.starts:
         return {}
@@ -81,7 +81,7 @@ def started_from(outcome: Outcome) -> dict[str, Any]:
     return {"start": {"config": outcome.starts[0][0].config.to_dict(), "values": errors, "seconds": seconds}}
 
 
-def looked_further(outcome: Outcome) -> dict[str, Any]:
+def growth_of_grid(outcome: Outcome) -> dict[str, Any]:
     """Return what a row's choice says where more candidates were tried because none of the planned ones learned."""
     if not outcome.extensions:
         return {}
@@ -94,7 +94,7 @@ def learned(config: Config, error: float) -> bool:
     return not at_chance(error, guessing(config))
 
 
-def rows_that_hold(plan: Plan, record: Mapping[str, Any], measured: bool) -> dict[RowId, Entry]:
+def rows_that_hold(plan: Plan, record: Mapping[str, Any], measurements: bool) -> dict[RowId, Entry]:
     """Return the entries of an earlier record that the plan would train again as they are; others no longer hold.
 
     measured: whether entries need what was read off their runs.
@@ -103,7 +103,7 @@ def rows_that_hold(plan: Plan, record: Mapping[str, Any], measured: bool) -> dic
     return {
         row.id: entries[row.id] | {"row": row.method.name, "differs": row.differs, "paper": row.paper}
         for row in plan.rows
-        if row.id in entries and holds(row, entries[row.id]) and ("measured" in entries[row.id] or not measured)
+        if row.id in entries and holds(row, entries[row.id]) and ("measured" in entries[row.id] or not measurements)
     }
 
 
@@ -117,7 +117,7 @@ def holds(row: Row, entry: Entry) -> bool:
     further = EXTENSIONS if "further" in entry["chosen_on"] else 0
     candidates = regrown(row.method.choices, entry["search"], further)
     first = next(iter(row.method.choices.values()))
-    chosen = candidates.get(entry["choice"])
+    choosing_rate = candidates.get(entry["choice"])
     try:
         given = Config.recorded(entry["config"])
         start = Config.recorded(entry["start"]["config"]) if "start" in entry else None
@@ -125,8 +125,8 @@ def holds(row: Row, entry: Entry) -> bool:
         return False
     facts = entry["chosen_on"]  # older records hold fewer facts
     return (
-        chosen is not None
-        and what_counts(given) == what_counts(chosen)
+        choosing_rate is not None
+        and what_counts(given) == what_counts(choosing_rate)
         and start == row.method.start
         and entry["seeds"] == list(range(first.run.seed, first.run.seed + row.method.seeds))
         and (set(row.method.choices) <= set(entry["search"]) or len(row.method.choices) == 1)

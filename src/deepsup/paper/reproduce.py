@@ -108,7 +108,7 @@ def plan_of(name: str, preset: str, out: Path, seeds: int | None = None) -> Plan
     return with_seeds(target.plan(preset), seeds)
 
 
-def listed() -> dict[str, dict[str, Any]]:
+def target_list() -> dict[str, dict[str, Any]]:
     """Return target -> its title, and about how many minutes it takes on two cores under each preset."""
     return {
         **{
@@ -134,12 +134,12 @@ def trained_bodies(
 ) -> Iterator[dict[str, Any]]:
     """Run the groups of a target one after the other; after each, yield what has come out so far."""
     plan, target = plan_of(name, preset, out, seeds), find_target(name)
-    chosen = rows_named(plan, only)
+    choosing_rate = rows_named(plan, only)
     folder = out / (f"{preset}-{plan.runs}" if preset in ("smoke", "start") else plan.runs)
     plan = in_one_precision(plan, earlier, folder)
-    rows = {} if earlier is None else rows_that_hold(plan, earlier, measured=target.measure is not None)
+    rows = {} if earlier is None else rows_that_hold(plan, earlier, measurements=target.measure is not None)
     if only and earlier is not None:
-        check_kept(earlier, chosen | rows.keys())
+        check_kept(earlier, choosing_rate | rows.keys())
     with pool(engine, folder) as run_all:
         for place, group in enumerate(plan.groups, 1):
             prefix = f"part {place} of {len(plan.groups)}: " if len(plan.groups) > 1 else ""
@@ -147,7 +147,7 @@ def trained_bodies(
             def watch_part(what: str, done: int, total: int, prefix: str = prefix) -> None:
                 watch(prefix + what, done, total)
 
-            left = [row for row in group if row.id in chosen and row.id not in rows]
+            left = [row for row in group if row.id in choosing_rate and row.id not in rows]
             most = 0 if preset == "smoke" else EXTENSIONS  # two steps teach nothing
             outcomes = run_study([row.method for row in left], folder, run_all, watch_part, most) if left else []
             rows |= {row.id: record_row(row, each, target.measure) for row, each in zip(left, outcomes, strict=True)}
@@ -188,14 +188,14 @@ def body_of(target: Target, name: str, plan: Plan, rows: Mapping[RowId, Entry]) 
         "missing": [row.method.name for row in plan.rows if row.id not in rows],
         "readings": more.get("rows", []),
         "tests": [
-            compared({"rows": list(entries.values())}, *pair) for pair in plan.pairs if set(pair) <= entries.keys()
+            comparison({"rows": list(entries.values())}, *pair) for pair in plan.pairs if set(pair) <= entries.keys()
         ],
         "figure": more.get("figure") or figure_of(plan, done_rows, list(entries.values())),
         "training_minutes": round(sum(sum(entry["seconds"]) for entry in entries.values()) / 60, 1),
     }
 
 
-def compared(record: Mapping[str, Any], ours: RowId, theirs: RowId) -> dict[str, Any]:
+def comparison(record: Mapping[str, Any], ours: RowId, theirs: RowId) -> dict[str, Any]:
     """Return the ratio of two rows' errors, seed by seed; below 1, the first is better."""
     first, second = (next(row["row"] for row in record["rows"] if RowId.of(row) == name) for name in (ours, theirs))
     names = {"ours": ours.to_dict(), "theirs": theirs.to_dict(), "test": f"{first} / {second}"}

@@ -81,10 +81,10 @@ def summarise(results: Path) -> list[Path]:
     write_whole(pages[0], results_text(records, results).encode())
     blocks = {"when.md": partial(when_block, records, results), "claims.md": partial(claims_block, records)}
     docs = {results.parent / "docs" / name: block for name, block in blocks.items()}
-    return pages + [page for page, block in docs.items() if renewed(page, block)]
+    return pages + [page for page, block in docs.items() if renew_block(page, block)]
 
 
-def renewed(page: Path, block: Callable[[], str]) -> bool:
+def renew_block(page: Path, block: Callable[[], str]) -> bool:
     """Write a block anew between its marks; whether the page is there and has them."""
     if not page.is_file() or BEGIN not in (text := page.read_text(encoding="utf-8")):
         return False

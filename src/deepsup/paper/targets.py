@@ -54,7 +54,7 @@ TARGETS = {
         readings.variances, readings.gradient_variances,
     ),
     "fig3": Target("Fig. 3: feature maps of the first convolution, CIFAR-10", paper_targets.first_layer, readings.maps,
-                   readings.probed),
+                   readings.probe_first_layer),
     "when": Target("When companions help: test error over depth and over images, plain nets, MNIST", when),
     "when-companions": Target(
         "Which companions help: weak and flat ones, choice by choice, NIN of half width, 500 digits", companion_forms,

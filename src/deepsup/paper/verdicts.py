@@ -107,7 +107,7 @@ def find_row(record: Record, name: RowId) -> Entry | None:
     return next((each for each in entries if each["mean"] is not None and RowId.of(each) == name), None)
 
 
-def unlearned(record: Record, base: RowId) -> str:
+def why_unlearned(record: Record, base: RowId) -> str:
     """Say that a row did not learn, or that none of its candidates did before its seeds were trained; or nothing."""
     row = find_row(record, base)
     if row is None or "guessing" not in row:
@@ -123,7 +123,7 @@ def unlearned(record: Record, base: RowId) -> str:
 def not_comparable(record: Record, entry: Entry) -> str:
     """Say why a reading or a comparison means nothing: the row it is relative to did not learn. Or nothing."""
     key = "base" if "base" in entry else "theirs"
-    return unlearned(record, RowId.of(entry, key)) if key in entry else ""
+    return why_unlearned(record, RowId.of(entry, key)) if key in entry else ""
 
 
 def compare_rows(record: Record, ours: RowId, theirs: RowId) -> dict[str, Any] | None:
@@ -136,17 +136,19 @@ def compare_rows(record: Record, ours: RowId, theirs: RowId) -> dict[str, Any] |
     return error_ratio([first[seed] for seed in seeds], [second[seed] for seed in seeds]) if seeds else None
 
 
-def corrected(record: Record) -> dict[tuple[RowId, RowId], float]:
+def holm_corrections(record: Record) -> dict[tuple[RowId, RowId], float]:
     """Return the p of every comparison of a record, corrected by Holm for all of them whose base learned."""
     pairs = [(RowId.of(test, "ours"), RowId.of(test, "theirs")) for test in record.get("tests", [])]
-    tests = {pair: test for pair in pairs if (test := compare_rows(record, *pair)) and not unlearned(record, pair[1])}
+    tests = {
+        pair: test for pair in pairs if (test := compare_rows(record, *pair)) and not why_unlearned(record, pair[1])
+    }
     ps = {pair: test["p_ratio"] for pair, test in tests.items() if test["p_ratio"] is not None}
     return dict(zip(ps, holm(list(ps.values())), strict=True))
 
 
 def lower(record: Record, ours: RowId, theirs: RowId) -> bool:
     """Whether the first row has the lower error by the rule of comparisons."""
-    test, p = compare_rows(record, ours, theirs), corrected(record).get((ours, theirs), 1.0)
+    test, p = compare_rows(record, ours, theirs), holm_corrections(record).get((ours, theirs), 1.0)
     return test is not None and test["ratio"] < 1 and excludes(test["interval"], 1) and p <= 0.05
 
 
@@ -160,7 +162,7 @@ def ratio_words(test: Mapping[str, Any]) -> str:
     return f"{test['ratio']:.2f} ({around}lower in {test['lower']} of {test['pairs']}, sign test p {test['p']:.2g})"
 
 
-def helped(cases: Cases, record: Record) -> Judged:
+def judge_ratios(cases: Cases, record: Record) -> Judged:
     """Judge whether the error is lower in every case in which the net that it is compared with learns."""
     words: list[str] = []
     goes: list[bool] = []
@@ -168,7 +170,7 @@ def helped(cases: Cases, record: Record) -> Judged:
         test = compare_rows(record, ours, theirs)
         if test is None:
             continue
-        why, good = unlearned(record, theirs), lower(record, ours, theirs)
+        why, good = why_unlearned(record, theirs), lower(record, ours, theirs)
         alone = not good and test["ratio"] < 1 and excludes(test["interval"], 1)
         words.append(f"{case}: {why or ratio_words(test)}{', not after the correction' * (alone and not why)}")
         goes += [] if why else [good]

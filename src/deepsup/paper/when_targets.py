@@ -154,8 +154,8 @@ def controls(_preset: str) -> Plan:
     """
     _, bare, supervised, *_ = pair(DEPTH, "none", "sgd", SIZE)
     rows = (supervised, bare, *(control(name, supervised, bare) for name in CONTROLS))
-    compared = [(WITH, WITHOUT), *((WITH, name) for name in CONTROLS), *((name, WITHOUT) for name in CONTROLS)]
-    pairs = tuple((control_id(ours), control_id(theirs)) for ours, theirs in compared)
+    comparison = [(WITH, WITHOUT), *((WITH, name) for name in CONTROLS), *((name, WITHOUT) for name in CONTROLS)]
+    pairs = tuple((control_id(ours), control_id(theirs)) for ours, theirs in comparison)
     return Plan((tuple(replace(row, places=()) for row in rows),), "when", pairs)
 
 
@@ -213,13 +213,13 @@ TUNING_RATES = {WITH: ((0.1, 0.3), (0.3, 1.0)), WITHOUT: ((0.03, 0.1, 0.3, 1.0),
 
 def tuning(_preset: str) -> Plan:
     """Return the rows over the number of images; both presets are the same."""
-    groups = tuple(tuned(CLASSES * each) for each in PER_CLASS)
+    groups = tuple(tuning_rows(CLASSES * each) for each in PER_CLASS)
     pairs = tuple((RowId(WITH, "fast", size=CLASSES * each), RowId(WITHOUT, "fast", size=CLASSES * each))
                   for each in PER_CLASS)  # fmt: skip
     return Plan(groups, "when-tuning", pairs, (Panel("images to tune on"),))
 
 
-def tuned(size: int) -> tuple[Row, ...]:
+def tuning_rows(size: int) -> tuple[Row, ...]:
     """Return the rows of one number of images: the same starts, images and steps with companions and without."""
     config = TUNING.replace(train_size=size, epochs=TUNING_STEPS * BATCH // size)
     configs = {WITH: config, WITHOUT: config.replace(taps=("none",))}
