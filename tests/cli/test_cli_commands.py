@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deepsup.cli import main
+from deepsup.cli import main, run_commands
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import caffe_cifar10
 from deepsup.trainer.runs._folder import RunFolder
@@ -110,6 +110,15 @@ def test_what_compare_prints_can_be_pasted(photos: str, capsys: pytest.CaptureFi
     assert answer["seeds"] == [0, 1, 2, 3, 4, 5]
     assert answer["config"]["data"] == photos
     assert {path: path.stat().st_mtime_ns for path in before} == before  # what was there was not trained again
+
+
+def test_runs_are_offered_to_evaluate_if_most_of_them_have_learned() -> None:
+    def method(mean: float, *learned: bool) -> dict:
+        return {"mean": mean, "learned": learned, "runs": [f"run{seed}" for seed in range(len(learned))]}
+
+    offered = run_commands._best_runs
+    assert offered({"methods": {"a": method(7, True, False, True), "b": method(71, True)}}) == ["run0", "run2"]
+    assert offered({"methods": {"a": method(70, True, False), "b": method(71, True, True)}}) == []
 
 
 def test_after_a_comparison_that_did_not_learn_longer_runs_are_offered(

@@ -247,9 +247,10 @@ def _so_far(out: Path) -> str:
 
 
 def _best_runs(answer: dict[str, Any]) -> list[str]:
-    """Return the runs of the method with the lowest error that have learned."""
+    """Return the runs of the method with the lowest error that have learned, if most of them have."""
     best = min(answer["methods"].values(), key=lambda each: float(each["mean"]))
-    return [run for run, learned in zip(best["runs"], best["learned"], strict=True) if learned]
+    learned = [run for run, has in zip(best["runs"], best["learned"], strict=True) if has]
+    return learned if 2 * len(learned) > len(best["runs"]) else []
 
 
 def _inspect_runs(answer: dict[str, Any], out: Path, network: str) -> None:
