@@ -1,7 +1,7 @@
 """A net that runs one block 16 times learns parity, with and without a companion per step: results/loop.json.
 
     python dev/loop_record.py pilot loop-pilot.json       # choose rate and alpha on validation sequences
-    python dev/loop_record.py record results/loop.json    # 5 seeds of each, one thread
+    python dev/loop_record.py record results/loop.json    # 10 seeds of each, one thread
 
 The label of a bit is the parity of all bits up to it. In each step a cell hears itself, its bit and the cell to its
 left, so the last of 16 cells can be right after 15 steps at the earliest. Of the 65,536 sequences 2,000 are the test
@@ -34,7 +34,7 @@ WIDTH, BATCH, CELLS, LONG = 32, 64, 16, 64
 class Recipe:
     """What is chosen on validation sequences; alpha 0 is the net without companions."""
 
-    rate: float = 2e-3
+    rate: float = 1.6e-2
     alpha: float = 0.0
     schedule: str = "linear"
     updates: int = 40
@@ -143,10 +143,10 @@ def pilot(out: Path) -> None:
 
 
 def record(out: Path, recipes: dict[str, Recipe]) -> None:
-    """Train 5 seeds of each recipe and write what they do on the test sequences."""
+    """Train 10 seeds of each recipe and write what they do on the test sequences."""
     parts = split()
     runs: list[dict[str, Any]] = []
-    for seed in range(5):
+    for seed in range(10):
         for name, recipe in recipes.items():
             net, seconds = train(recipe, seed, parts["train"])
             runs.append({"name": name, "seed": seed, "seconds": seconds, "steps": measure(net, parts["test"])})
@@ -188,7 +188,8 @@ def main() -> None:
         record(given.out, RECIPES)
 
 
-RECIPES = {"without": Recipe(), "with": Recipe(alpha=0.3)}
+RECIPES = {"without": Recipe(rate=1.6e-2), "with": Recipe(rate=1.6e-2, alpha=0.3, schedule="constant")}
+"""As the pilot found them: 31 and 36 % wrong cells of 64 bits, two seeds; alpha 0.1 and a falling one are no better."""
 
 if __name__ == "__main__":
     main()

@@ -348,7 +348,7 @@ def test_the_layout_goes_with_copies_and_into_compiled_nets(lazy: bool) -> None:
     compiled = torch.compile(net, backend="aot_eager", fullgraph=True)
     for name in taps:
         torch.testing.assert_close(compiled(x).companions[name], expected.companions[name], rtol=1e-4, atol=1e-5)
-    assert "layout='channels_last'" in str(net)
+    assert "layout='channels_last'" in str(net.heads)
 
 
 def test_plain_nets_just_work() -> None:

@@ -1,6 +1,7 @@
 """A layer that runs several times has a companion per call, or one for all; a recurrent layer one per time step."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,7 +79,7 @@ def test_calls_that_are_not_there(at: Any, example: Any, message: str) -> None:
     assert not any(layer._forward_hooks for layer in model.modules())
 
 
-def test_a_looped_net_is_copied_saved_compiled_and_stripped() -> None:
+def test_a_looped_net_is_copied_saved_compiled_and_stripped(tmp_path: Path) -> None:
     model = Loop()
     plain = copy.deepcopy(model)
     net = supervise(model, "block", num_classes=4, example=VECTORS)
@@ -87,6 +88,8 @@ def test_a_looped_net_is_copied_saved_compiled_and_stripped() -> None:
     twin.load_state_dict(net.state_dict())
     compiled: Any = torch.compile(net, backend="eager", fullgraph=True)
     assert torch.equal(compiled(VECTORS).companions["block#3"], net(VECTORS).companions["block#3"])
+    with pytest.raises(DeepsupError, match="the companion at 'block#1' is on one call of several"):
+        net.save_pretrained(tmp_path / "net")
     stripped = net.strip()
     assert stripped is model
     assert list(stripped.state_dict()) == list(plain.state_dict())

@@ -20,6 +20,7 @@ from deepsup.errors import DeepsupError, RunError, SupervisionError
 from deepsup.io import faults_named
 from deepsup.supervision._companions import Companion
 from deepsup.supervision._pretrained import SETTINGS, card_of, sizes_of
+from deepsup.supervision._taps import place_of
 
 if TYPE_CHECKING:
     from deepsup.supervision._attach import DeeplySupervised
@@ -59,11 +60,11 @@ def packed(net: DeeplySupervised) -> tuple[dict[str, Any], dict[str, Tensor], st
             "the net scores every position, which save_pretrained does not know yet; save its state_dict(), or the "
             "stripped model's"
         )
-    others = [name for name in net.taps if not is_plain(net.head(name).companion)]
+    others = [name for name in net.taps if place_of(name).call or not is_plain(net.head(name).companion)]
     if others:
         raise SupervisionError(
-            f"the companion at {others[0]!r} has head=, detach= or shared=, which save_pretrained does not know; save "
-            f"the stripped model and net.save_companions(...)"
+            f"the companion at {others[0]!r} is on one call of several, or has head=, detach= or shared=, which "
+            f"save_pretrained does not know; save the stripped model and net.save_companions(...)"
         )
     for name, value in state.items():
         if not isinstance(value, Tensor):
