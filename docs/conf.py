@@ -24,7 +24,7 @@ autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 
-ROOT_PAGES = {"README.md": "overview.md", "RESULTS.md": "results.md"}
+ROOT_PAGES = {"CHANGELOG.md": "changelog.md", "README.md": "overview.md", "RESULTS.md": "results.md"}
 """Files of the repository's root -> the pages of the site that show them."""
 
 
