@@ -92,7 +92,7 @@ def test_check_images_of_your_own(tmp_path, capsys):
     [
         (["data"], ["data got no verb; expected a verb first: list, get, check"]),
         (["trian"], ["deepsup has no verb 'trian'; did you mean 'train'?"]),
-        (["--json", "train"], ["deepsup got --json; expected a verb first: train,"]),
+        (["--json", "train"], ["deepsup got --json; expected a verb first: report,"]),
         (["data", "gte"], ["data has no verb 'gte'; did you mean 'get'?"]),
         (["data", "get"], ["data get got too few arguments; expected NAME", "run deepsup data get --help"]),
         (["train", "--epoch", "3"], ["train has no option --epoch; did you mean --epochs?"]),

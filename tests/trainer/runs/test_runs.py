@@ -334,7 +334,7 @@ def test_several_runs_vote_by_their_scores(small: Config, whole: RunFolder, tmp_
     ("change", "kind", "message"),
     [
         ({"device": "cuda"}, TrainingError, "device=cuda, but torch finds no CUDA here; use --device cpu"),
-        ({"device": "gpu"}, ConfigError, "device='gpu'; expected cpu, cuda or cuda:N"),
+        ({"device": "gpu"}, ConfigError, "device='gpu'; expected auto, cpu, cuda or cuda:N"),
         ({"batch_size": 241}, TrainingError, "batch_size=241 with 240 training images; expected at most"),
         (
             {"lr": 100.0, "loss": "squared_hinge"},
