@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 from deepsup import Companion, Objective, create_network, supervise
-from deepsup.supervision import _companions as companions
+from deepsup.supervision import _slow_linear
 from deepsup.supervision._companions import Head
 
 # torch's own forward mode
@@ -27,7 +27,7 @@ COMPANIONS = {
 @pytest.fixture(autouse=True)
 def every_map_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The order of the memory is kept for large maps only; here also for those of the tests."""
-    monkeypatch.setattr(companions, "LARGE", 0)
+    monkeypatch.setattr(_slow_linear, "LARGE", 0)
 
 
 @pytest.mark.parametrize("pool", ["none", "avg", 2])
@@ -35,7 +35,7 @@ def test_small_maps_are_flattened_as_they_always_were(pool: Any, monkeypatch: py
     """To the digit, whatever their order in memory."""
     monkeypatch.undo()
     features = a_map(CHANNELS_LAST)
-    assert features[0].numel() < companions.LARGE
+    assert features[0].numel() < _slow_linear.LARGE
     head = head_for(features, linear(pool))
     flat = {"none": lambda x: x, "avg": lambda x: x.mean((2, 3)), 2: lambda x: F.adaptive_avg_pool2d(x, (2, 2))}[pool]
     expected = F.linear(flat(features).flatten(1), head.classifier.weight, head.classifier.bias)
