@@ -26,7 +26,7 @@ QUICK = {
     "link .lock": "train", "hard_link .lock": "train", "dangling .lock": "train", "fifo .lock": "train",
     "folder .lock": "train", "link metrics.jsonl": "train", "hard_link metrics.jsonl": "train",
     "folder metrics.jsonl": "train", "link report.html": "report", "link plots/losses.png": "report",
-    "dangling plots/losses.svg": "report", "hard_link plots/confusion.png": "report", "link exits.npz": "exits",
+    "dangling plots/losses.svg": "report", "hard_link plots/confusion.png": "report",
     "link checkpoints/step-000000006.pt": "train", "folder checkpoints/.half.part": "train",
     "linked folder plots": "report", "linked folder checkpoints": "train", "linked folder export": "export",
     "fifo insight.json": "report", "folder environment.json": "train", "temporary names": "train", "events": "train",

@@ -145,6 +145,7 @@ def test_a_full_disk_that_torch_names_in_its_own_words(tmp_path: Path, monkeypat
         raise OSError(None, str(words)) from words
 
 
+@pytest.mark.slow
 def test_a_billion_epochs_need_no_list(small: Config, tmp_path: Path) -> None:
     script = (
         "import resource, sys; from deepsup import Config, train\n"

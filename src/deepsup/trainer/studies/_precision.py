@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from deepsup.io import disk_errors_named
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import RunFolder
 from deepsup.trainer.training import Processes, settle_precision
@@ -14,7 +15,8 @@ def with_precision(config: Config, folder: Path) -> Config:
     """
     if config.run.amp != "auto":
         return config
-    begun = next(iter(sorted(folder.glob("**/config.yaml"))), None)
+    with disk_errors_named(folder):
+        begun = next(iter(sorted(folder.glob("**/config.yaml"))), None)
     if begun is None:
         return settle_precision(config, Processes())
     return config.replace(amp=RunFolder(begun.parent).config.run.amp)
