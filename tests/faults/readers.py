@@ -361,7 +361,12 @@ def pretrained_reader(folder: Path) -> dict[str, Reader]:
     net = supervise(network, at=list(network.taps), num_classes=3, example=torch.zeros(2, 1, 8, 8))
     net.save_pretrained(folder / "pretrained")
     files = {name: (folder / "pretrained" / name).read_bytes() for name in ("config.json", "model.safetensors")}
-    return {"pretrained": Reader(files, read_pretrained, hostile_settings)}
+    net.save_companions(folder / "companions.safetensors")
+    companions = {"companions.safetensors": (folder / "companions.safetensors").read_bytes()}
+    return {
+        "pretrained": Reader(files, read_pretrained, hostile_settings),
+        "companions": Reader(companions, lambda at: net.load_companions(at / "companions.safetensors")),
+    }
 
 
 def all_readers(folder: Path, names: Collection[str]) -> dict[str, Reader]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from deepsup.errors import RunError, SupervisionError
-from deepsup.io import faults_named, read_bounded, write_whole
+from deepsup.io import check_tensor_list, faults_named, read_bounded, write_whole
 from deepsup.supervision._packing import check_fits
 from deepsup.supervision._pretrained import sizes_of
 
@@ -33,8 +33,9 @@ def load_heads(net: DeeplySupervised, path: Path) -> None:
     own = known(net)
     most = 2 * sum(each.numel() * max(4, each.element_size()) for each in own.values()) + HEADER
     with faults_named(path, RunError, REMEDY):
-        tensors = from_bytes(read_bounded(path, most))
-    with faults_named(path, RunError, REMEDY):
+        content = read_bounded(path, most)
+        check_tensor_list(path)
+        tensors = from_bytes(content)
         check_fits(sizes_of(own), sizes_of(tensors), "the net's companions")
     net.heads.load_state_dict(tensors)
 
