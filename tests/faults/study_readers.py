@@ -11,9 +11,9 @@ from mutations import damaged, distorted
 
 from deepsup.trainer.config import Config
 from deepsup.trainer.report._write import write_report
-from deepsup.trainer.studies._study_storage import storage_of
 from deepsup.trainer.studies._sweep import METHODS, search_of
 from deepsup.trainer.studies._sweep_settings import continued, prepared
+from deepsup.trainer.studies._sweep_storage import storage_of
 
 SPACE = {"lr": {"low": 0.001, "high": 0.1, "log": True}, "batch_size": {"low": 2, "high": 4},
          "taps": [["network"], ["conv1"]], "schedule": ["linear", "paper"]}  # fmt: skip

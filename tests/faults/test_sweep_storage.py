@@ -18,10 +18,10 @@ from study_readers import read_sweep_folder, storages, sweep_files
 
 from deepsup.errors import DeepsupError, RunError
 from deepsup.trainer.config import Config
-from deepsup.trainer.studies._search import Search
-from deepsup.trainer.studies._study_storage import storage_of
 from deepsup.trainer.studies._sweep import METHODS, search_of, sweep
+from deepsup.trainer.studies._sweep_search import Search
 from deepsup.trainer.studies._sweep_settings import Sweep, continued, prepared, record
+from deepsup.trainer.studies._sweep_storage import storage_of
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from deepsup.errors import ConfigError, RunError
 from deepsup.io import printable
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs._exits import calibrate_run, digest, load_exits
-from deepsup.trainer.studies._space import read_space
+from deepsup.trainer.studies._sweep_space import read_space
 from deepsup.trainer.training._build import build_net
 
 NET = """

@@ -21,7 +21,7 @@ from deepsup.paper.targets import NAMES, TARGETS
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import FLAT_COMPANIONS, PRINTED, RECIPES
 from deepsup.trainer.runs._folder import RunFolder
-from deepsup.trainer.studies._study import Job, Outcome, slug
+from deepsup.trainer.studies._rate_choice import Job, Outcome, slug
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from deepsup.cli import main
 from deepsup.errors import DeepsupError, DivergedError, RunError
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs._begin import default_name
 from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._start_or_resume import default_name
 from deepsup.trainer.runs._train import train
 from deepsup.trainer.training import Callback
 from deepsup.trainer.training import _checkpoint as checkpoint

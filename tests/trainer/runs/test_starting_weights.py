@@ -8,10 +8,10 @@ import torch
 
 from deepsup.errors import RunError
 from deepsup.trainer.config import Config
-from deepsup.trainer.runs._begin import default_name
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._model import read_model
 from deepsup.trainer.runs._run import Run
+from deepsup.trainer.runs._start_or_resume import default_name
 from deepsup.trainer.runs._train import RunTraining, train
 from deepsup.trainer.training._distributed import Processes
 

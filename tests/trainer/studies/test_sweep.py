@@ -18,8 +18,8 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.studies import sweep as sweep_anywhere
 from deepsup.trainer.studies._engine import Engine
-from deepsup.trainer.studies._space import COMPANIONS, DECIDED, Choice, Range, default_space, read_space
-from deepsup.trainer.studies._study import held_out
+from deepsup.trainer.studies._rate_choice import held_out
+from deepsup.trainer.studies._sweep_space import COMPANIONS, DECIDED, Choice, Range, default_space, read_space
 from deepsup.trainer.training import Callback
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed (pip install 'deepsup[sweep]')")
@@ -117,7 +117,7 @@ def test_a_sweep_that_was_stopped_goes_on_as_if_it_had_not_been(
     answer, config: Config, space: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped in the middle of a trial; what had ended is not trained again."""
-    from deepsup.trainer.studies import _trial_run as trial_run
+    from deepsup.trainer.studies import _sweep_trial as trial_run
 
     class Stop(Callback):
         def __init__(self, task: Any) -> None:
@@ -165,7 +165,7 @@ def test_trials_that_are_not_promising_end_early(
 ) -> None:
     """A rate that does not train is pruned, and a divergence is a result; the pruner here has a fixed threshold."""
     pruner = optuna.pruners.ThresholdPruner(upper=85, n_warmup_steps=1)
-    monkeypatch.setattr("deepsup.trainer.studies._trial_run.pruner_of", lambda _: pruner)
+    monkeypatch.setattr("deepsup.trainer.studies._sweep_trial.pruner_of", lambda _: pruner)
     path = tmp_path / "space.yaml"
     path.write_text("lr: [1.0e-9, 1.0e+9]\n")
     found = sweep(config.replace(epochs=3), tmp_path / "out", space=path, trials=4, seeds=1)
@@ -178,7 +178,7 @@ def test_trials_that_are_not_promising_end_early(
 
 def test_the_importance_of_settings(config: Config, tmp_path: Path) -> None:
     """Trials whose error depends on one of two settings alone; too few trials say nothing."""
-    from deepsup.trainer.studies._search import Search
+    from deepsup.trainer.studies._sweep_search import Search
 
     space = {"lr": Range(0.0, 1.0), "alpha": Range(0.0, 1.0)}
     search = Search("supervised", config, space, f"sqlite:///{tmp_path}/study.db", "mine", tmp_path, "me")
@@ -193,7 +193,7 @@ def test_the_importance_of_settings(config: Config, tmp_path: Path) -> None:
 
 
 def test_the_pruner_is_the_median_of_earlier_trials(config: Config) -> None:
-    from deepsup.trainer.studies._trial_run import pruner_of
+    from deepsup.trainer.studies._sweep_trial import pruner_of
 
     study = optuna.create_study()
     for error in (10.0, 20.0, 30.0, 40.0, 50.0):
@@ -241,7 +241,7 @@ def search_together(config: Config, space: Path, out: Path, storage: str | None)
 
 
 def trials_in(out: Path, storage: str | None) -> list[Any]:
-    from deepsup.trainer.studies._study_storage import storage_of
+    from deepsup.trainer.studies._sweep_storage import storage_of
 
     opened = storage_of(storage or f"sqlite:///{out / 'study.db'}")
     trials = [trial for study in opened.get_all_studies() for trial in opened.get_all_trials(study._study_id)]
@@ -466,7 +466,7 @@ def test_what_cannot_be_swept(config: Config, tmp_path: Path) -> None:
 
 
 def test_optuna_is_not_installed(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("deepsup.trainer.studies._study_storage", "optuna"))]:
+    for name in [name for name in sys.modules if name.startswith(("deepsup.trainer.studies._sweep_storage", "optuna"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(

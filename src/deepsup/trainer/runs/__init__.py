@@ -7,10 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from deepsup.trainer.runs._begin import as_settled as as_settled
-    from deepsup.trainer.runs._begin import check_same as check_same
-    from deepsup.trainer.runs._begin import default_name as default_name
-    from deepsup.trainer.runs._begin import with_whole_names as with_whole_names
     from deepsup.trainer.runs._environment import environment_now as environment_now
     from deepsup.trainer.runs._evaluate import check_fits as check_fits
     from deepsup.trainer.runs._evaluate import evaluate as evaluate
@@ -31,6 +27,10 @@ if TYPE_CHECKING:
     from deepsup.trainer.runs._run import Run as Run
     from deepsup.trainer.runs._run_data import data_of as data_of
     from deepsup.trainer.runs._shares import shares_line as shares_line
+    from deepsup.trainer.runs._start_or_resume import as_settled as as_settled
+    from deepsup.trainer.runs._start_or_resume import check_same as check_same
+    from deepsup.trainer.runs._start_or_resume import default_name as default_name
+    from deepsup.trainer.runs._start_or_resume import with_whole_names as with_whole_names
     from deepsup.trainer.runs._train import RunTraining as RunTraining
     from deepsup.trainer.runs._train import on_error_resume as on_error_resume
     from deepsup.trainer.runs._train import train as train
@@ -45,12 +45,12 @@ _HOME = {
     "Run": "_run",
     "RunFolder": "_folder",
     "RunTraining": "_train",
-    "as_settled": "_begin",
+    "as_settled": "_start_or_resume",
     "calibrate_run": "_exits",
     "check_fits": "_evaluate",
-    "check_same": "_begin",
+    "check_same": "_start_or_resume",
     "data_of": "_run_data",
-    "default_name": "_begin",
+    "default_name": "_start_or_resume",
     "environment_now": "_environment",
     "evaluate": "_evaluate",
     "export_exits": "_exits",
@@ -66,7 +66,7 @@ _HOME = {
     "shares_line": "_shares",
     "snapshot_files": "callbacks._snapshots",
     "train": "_train",
-    "with_whole_names": "_begin",
+    "with_whole_names": "_start_or_resume",
 }
 
 __all__ = sorted(_HOME)

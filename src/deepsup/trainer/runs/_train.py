@@ -17,13 +17,6 @@ from deepsup.supervision import DeeplySupervised
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import Dataset
 from deepsup.trainer.preprocess import fit, to_tensor
-from deepsup.trainer.runs._begin import (
-    config_to_train,
-    default_name,
-    record_change,
-    record_surroundings,
-    with_whole_names,
-)
 from deepsup.trainer.runs._dense_files import write_scenes
 from deepsup.trainer.runs._environment import environment_now
 from deepsup.trainer.runs._folder import RunFolder
@@ -32,6 +25,13 @@ from deepsup.trainer.runs._lock import owned
 from deepsup.trainer.runs._model import save_model
 from deepsup.trainer.runs._run import Run
 from deepsup.trainer.runs._run_data import data_to_train, digest, images_to_fit
+from deepsup.trainer.runs._start_or_resume import (
+    config_to_train,
+    default_name,
+    record_change,
+    record_surroundings,
+    with_whole_names,
+)
 from deepsup.trainer.runs._starting_weights import start_trunk
 from deepsup.trainer.runs.callbacks import (
     Checkpointing,

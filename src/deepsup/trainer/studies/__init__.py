@@ -19,9 +19,9 @@ from deepsup.trainer.studies._grid import regrown
 from deepsup.trainer.studies._model_comparison import compare
 from deepsup.trainer.studies._pool import pool
 from deepsup.trainer.studies._precision import with_precision
-from deepsup.trainer.studies._space import COMPANIONS
-from deepsup.trainer.studies._study import EXTENSIONS, Method, Outcome, Watcher, quarter, run_study, search_jobs
+from deepsup.trainer.studies._rate_choice import EXTENSIONS, Method, Outcome, Watcher, quarter, run_study, search_jobs
 from deepsup.trainer.studies._sweep import sweep
+from deepsup.trainer.studies._sweep_space import COMPANIONS
 
 __all__ = [
     "COMPANIONS",

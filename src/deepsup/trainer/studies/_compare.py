@@ -21,7 +21,7 @@ from deepsup.trainer.studies._engine import Engine
 from deepsup.trainer.studies._forecast import Forecast, fit
 from deepsup.trainer.studies._pool import Job, check_below, run_job, run_with, whole
 from deepsup.trainer.studies._precision import with_precision
-from deepsup.trainer.studies._study import (
+from deepsup.trainer.studies._rate_choice import (
     Method,
     Running,
     Watcher,

@@ -22,13 +22,13 @@ from deepsup.trainer.studies._compare import check_device
 from deepsup.trainer.studies._engine import Engine, Workers
 from deepsup.trainer.studies._forecast import Forecast
 from deepsup.trainer.studies._pool import Job, whole
-from deepsup.trainer.studies._space import COMPANIONS
-from deepsup.trainer.studies._study import Watcher, check_one_rate, held_out
+from deepsup.trainer.studies._rate_choice import Watcher, check_one_rate, held_out
 from deepsup.trainer.studies._sweep_settings import Sweep, alone, prepared
+from deepsup.trainer.studies._sweep_space import COMPANIONS
 from deepsup.trainer.training import Processes
 
 if TYPE_CHECKING:
-    from deepsup.trainer.studies._search import Search
+    from deepsup.trainer.studies._sweep_search import Search
 
 METHODS = ("supervised", "plain")
 TRIALS = 20
@@ -113,7 +113,7 @@ def check_arguments(config: Config | None, trials: int | None, budget: float | N
 
 def search_of(method: str, made: Sweep, folder: Path, owner: str) -> Search:
     """Return the search of one method; the plain net is searched over the settings that mean something for it."""
-    from deepsup.trainer.studies._search import Search
+    from deepsup.trainer.studies._sweep_search import Search
     from deepsup.trainer.studies._sweep_summary import method_config
 
     config = for_trials(method_config(made.config, method))
@@ -155,7 +155,7 @@ class Searching:
 
     def all_trials(self, workers: Workers) -> None:
         """Train until the search is over."""
-        from deepsup.trainer.studies._trial_run import run_trial
+        from deepsup.trainer.studies._sweep_trial import run_trial
 
         self.parallel = workers.room()
         total = (self.limit or 0) * len(self.searches)

@@ -14,7 +14,7 @@ from deepsup.errors import RunError, extras_named
 from deepsup.io import below, faults_named, read_json, size_of_regular, write_whole
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import LockedError, owned, with_whole_names
-from deepsup.trainer.studies._space import Space, check_buildable, default_space, parsed_space, read_space
+from deepsup.trainer.studies._sweep_space import Space, check_buildable, default_space, parsed_space, read_space
 from deepsup.trainer.training import Processes
 
 SQLITE = "sqlite:///"
@@ -57,7 +57,7 @@ def supervised(config: Config) -> Config:
 
 def record(path: Path, made: Sweep) -> None:
     """Write what is searched; a storage with a password is not written."""
-    from deepsup.trainer.studies._study_storage import has_password
+    from deepsup.trainer.studies._sweep_storage import has_password
 
     space = {name: each.to_dict() for name, each in made.space.items()}
     storage = None if has_password(made.storage) else inside(made.storage, path.parent)
@@ -101,7 +101,7 @@ def continued(path: Path, config: Config | None, space: Path | None, storage: st
 def open_storage(where: str, id_: str | None = None) -> None:
     """Open the storage; refuse one that does not have the trials of the sweep ``id_``."""
     with extras_named("deepsup sweep"):
-        from deepsup.trainer.studies._study_storage import shown_storage, storage_named, storage_of
+        from deepsup.trainer.studies._sweep_storage import shown_storage, storage_named, storage_of
     with storage_named(where):
         if (file := parted(where)[1]) and Path(file).exists():
             size_of_regular(file)

@@ -12,8 +12,8 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.statistics import paired
 from deepsup.trainer.studies._engine import Workers
 from deepsup.trainer.studies._pool import Job, run_job, whole
-from deepsup.trainer.studies._search import Search
-from deepsup.trainer.studies._study import Watcher
+from deepsup.trainer.studies._rate_choice import Watcher
+from deepsup.trainer.studies._sweep_search import Search
 from deepsup.trainer.studies._sweep_settings import Sweep
 
 

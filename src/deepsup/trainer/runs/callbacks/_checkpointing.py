@@ -7,8 +7,8 @@ from typing import Any
 from deepsup.errors import RunError
 from deepsup.io import below
 from deepsup.trainer.config import Config, current_name
-from deepsup.trainer.runs._begin import CHANGEABLE, CHANGEABLE_AFTER_DIVERGENCE, check_same
 from deepsup.trainer.runs._folder import RunFolder
+from deepsup.trainer.runs._start_or_resume import CHANGEABLE, CHANGEABLE_AFTER_DIVERGENCE, check_same
 from deepsup.trainer.runs._starting_weights import GONE
 from deepsup.trainer.training import Callback, Training
 from deepsup.trainer.training import _checkpoint as checkpoint

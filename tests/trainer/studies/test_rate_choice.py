@@ -13,7 +13,7 @@ from deepsup.errors import TrainingError
 from deepsup.trainer.config import Config, Phase
 from deepsup.trainer.studies._grid import beyond, regrown
 from deepsup.trainer.studies._pool import Job
-from deepsup.trainer.studies._study import EXTENSIONS, Method, quarter, run_study
+from deepsup.trainer.studies._rate_choice import EXTENSIONS, Method, quarter, run_study
 
 BASE = Config(data="mnist-mini", taps=("none",))
 

@@ -17,9 +17,9 @@ from optuna.trial import FrozenTrial, TrialState
 from deepsup.io import below, check, file_name
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import LockedError, owned
-from deepsup.trainer.studies._space import Choice, Range, Space, contains, name_of_choice, own_value
-from deepsup.trainer.studies._study_storage import storage_named, storage_of
-from deepsup.trainer.studies._trial_run import TrialTask
+from deepsup.trainer.studies._sweep_space import Choice, Range, Space, contains, name_of_choice, own_value
+from deepsup.trainer.studies._sweep_storage import storage_named, storage_of
+from deepsup.trainer.studies._sweep_trial import TrialTask
 from deepsup.trainer.training import Processes
 
 STATES = {"complete": TrialState.COMPLETE, "diverged": TrialState.COMPLETE, "pruned": TrialState.PRUNED}

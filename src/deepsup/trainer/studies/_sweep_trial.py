@@ -20,7 +20,7 @@ from deepsup.errors import (
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import RunFolder
 from deepsup.trainer.studies._pool import DIVERGED, train_quietly
-from deepsup.trainer.studies._study_storage import StorageError, storage_named, storage_of
+from deepsup.trainer.studies._sweep_storage import StorageError, storage_named, storage_of
 from deepsup.trainer.training import Callback, Deadline, Training
 
 
