@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from deepsup.errors import NetworkError
 from deepsup.trainer.networks import DropConnectLinear
-from deepsup.trainer.networks.layers import dropconnect_linear as dropconnect
+from deepsup.trainer.networks.layers import _dropconnect_linear as dropconnect
 
 
 def slow_dropconnect(v: Tensor, layer: DropConnectLinear, mask: Tensor, bias_mask: Tensor) -> Tensor:

@@ -37,7 +37,6 @@ MODEL = LanguageModel()
         (1, "h.1"),
         ({"h.[01]": Companion(detach=True), 2: Companion(head="output")}, "h.0 h.1 h.2"),
     ],
-    ids=str,
 )  # fmt: skip
 def test_every_way_to_name_layers(at: Any, taps: str) -> None:
     net = supervise(MODEL, at, num_classes=WORDS, example=words())
@@ -67,7 +66,7 @@ def test_numbers_count_the_layers_of_a_sequence() -> None:
         ("unem*", r"layer 'unembed' returns the output itself or runs after it"),
         (lambda name, layer: False, "no layer <lambda> in LanguageModel"),  # noqa: ARG005
     ],
-    ids=str,
+
 )  # fmt: skip
 def test_names_that_fit_nothing(at: Any, message: str) -> None:
     model = LanguageModel()
