@@ -12,7 +12,7 @@ setup: .venv/.done
 	@echo "deepsup is installed; next: source .venv/bin/activate && deepsup --help"
 
 run: setup
-	$(BIN)/deepsup compare --recipe quick --seeds 6 --methods CNN-Softmax DSN-Softmax BatchNorm --snapshots 10 --jobs 2 --out runs/compare
+	$(BIN)/deepsup compare --recipe quick --amp off --seeds 6 --methods CNN-Softmax DSN-Softmax BatchNorm --snapshots 10 --jobs 2 --out runs/compare
 	$(BIN)/deepsup demo runs/compare/dsn-softmax-lr0.03-seed0 runs/compare/cnn-softmax-lr0.03-seed0 --out runs/compare/glass-box.html
 
 test: setup
