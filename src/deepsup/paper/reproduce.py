@@ -47,7 +47,6 @@ def reproduce(
     only: rows to train, by their methods or labels; none: all that are missing.
     seeds: another number of seeds than the preset's.
     """
-    check_preset(preset)
     if jobs < 1:
         raise ConfigError(f"jobs={jobs}; expected at least 1")
     engine = engine or Engine(jobs=jobs)
@@ -88,6 +87,9 @@ def command_of(name: str, preset: str, engine: Engine, seeds: int | None) -> str
 
 def record_folder(out: Path, name: str, preset: str) -> Path:
     """Return the folder of a target's record and figure, made if it is not there."""
+    check_preset(preset)
+    if name != "theory":
+        find_target(name)
     folder = out / "records" / f"{name}-{preset}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
