@@ -80,9 +80,11 @@ def compare_methods(
         check_one_rate(config, "compare")
         config = config.replace(validation=0)  # the search holds its own out
     names, engine, folder = names_of(methods), engine or Engine(jobs=jobs), Path(out)
-    config = with_precision(config.replace(test=True, tensorboard=False), folder)
-    configs_of(config, names)  # whether there is such a net
+    config = config.replace(test=True, tensorboard=False)
     check_device(config, engine)
+    if not engine.gpus:  # which precision the GPUs of a cluster are fast in, its machines know
+        config = with_precision(config, folder)
+    configs_of(config, names)  # whether there is such a net
     classes = len(load_data(config.data.source, image_size=config.data.image_size, extra=config.data.extra).classes)
     with engine.workers(folder) as workers:
         planned = partial(jobs_of, names=names, rates=rates, folder=folder)
