@@ -209,3 +209,15 @@ def test_random_weights_compile() -> None:
     compiled = torch.compile(step, backend="eager", fullgraph=True)
     for given in (0.1, 0.6):
         torch.testing.assert_close(compiled(words(), torch.tensor(given)), step(words(), torch.tensor(given)))
+
+
+def test_the_models_own_loss_is_no_whole_number() -> None:
+    net = net_of()
+    with pytest.raises(DeepsupError, match=r"output_loss returns torch\.int64; expected floating-point numbers"):
+        Objective(net, output_loss=lambda _, labels: labels.sum(), schedule="constant")(net(words()), words())
+
+
+def test_one_class_of_tokens_is_refused_as_for_images() -> None:
+    net = supervise(LanguageModel(classes=1), "h.0", num_classes=1, example=words())
+    with pytest.raises(DeepsupError, match="the loss softmax with num_classes=1; expected at least two classes"):
+        Objective(net, schedule="constant")(net(words()), torch.zeros(words().shape).long())

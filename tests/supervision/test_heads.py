@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from nets import CLASSES, ConvNet, images, labels, objective_of
-from token_nets import WIDTH, WORDS, LanguageModel, Loop, words
+from token_nets import WIDTH, WORDS, Around, LanguageModel, Loop, words
 from torch import Tensor, nn
 
 from deepsup import Companion, DeepsupError, EarlyExit, Objective, supervise
@@ -210,3 +210,79 @@ def test_a_supervised_language_model_is_copied_and_compiled(head: Any) -> None:
     assert torch.equal(twin(words()).companions["h.1"], out.companions["h.1"])
     compiled: Any = torch.compile(twin, backend="eager", fullgraph=True)
     assert torch.equal(compiled(words()).companions["h.1"], out.companions["h.1"])
+
+
+class Classified(nn.Module):
+    """Blocks -> a classifier of several layers, some of which have a state, -> scores; perhaps scaled."""
+
+    def __init__(self, first: nn.Module, scale: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.h = nn.ModuleList(Around(nn.Linear(WIDTH, WIDTH)) for _ in range(3))
+        self.classifier = nn.Sequential(first, nn.Linear(WIDTH, CLASSES))
+        self.scale = nn.Parameter(torch.tensor(1.0)) if scale else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.h:
+            x = block(x)
+        scores: Tensor = self.classifier(x)
+        return scores if self.scale is None else scores * self.scale.exp()
+
+
+@pytest.mark.parametrize("detach", [False, True])
+@pytest.mark.parametrize("first", [nn.BatchNorm1d(WIDTH), nn.Dropout(0.5)])
+def test_a_classifier_of_several_layers_runs_once_and_keeps_its_state(first: nn.Module, detach: bool) -> None:
+    model = Classified(copy.deepcopy(first))
+    bare, x = copy.deepcopy(model), torch.randn(8, WIDTH)
+    companion = Companion(head="output", detach=detach)
+    net = supervise(model, "h.[01]", num_classes=CLASSES, example=x, companion=companion)
+    assert str(net.head("h.0").tail) == "classifier"  # not its first layer and then all of it
+    for _ in range(2):
+        torch.manual_seed(1)
+        out = net(x)
+        torch.manual_seed(1)
+        assert torch.equal(out.scores, bare(x))
+        for name, value in bare.state_dict().items():
+            assert torch.equal(model.state_dict()[name], value)  # the batch norm took note of the output's batch alone
+    if isinstance(first, nn.BatchNorm1d):
+        assert torch.equal(out.companions["h.1"], model.classifier(net.features(x)["h.1"]))
+    net.eval(), bare.eval()
+    assert torch.equal(net(x).companions["h.1"], model.classifier(net.features(x)["h.1"]))
+
+
+def test_a_factor_that_training_changes_is_not_taken_for_a_number() -> None:
+    model = Classified(nn.LayerNorm(WIDTH), scale=True)
+    with pytest.raises(DeepsupError, match=r"scales what its last layers give, perhaps by its parameter 'scale'"):
+        supervise(model, "h.0", num_classes=CLASSES, example=torch.randn(2, WIDTH), companion=Companion(head="output"))
+    assert not any(layer._forward_hooks for layer in model.modules())
+
+
+def test_one_token_or_tokens_alike_do_not_tell_which_one_the_model_takes() -> None:
+    companion, x = Companion(head="output"), torch.randn(4, 5, WIDTH)
+    net = supervise(Pooled("last").eval(), "h.0", num_classes=CLASSES, example=x[:, :1], companion=companion)
+    assert torch.equal(net(x[:, :1]).companions["h.0"], net.trunk.tail(net.features(x[:, :1])["h.0"]))
+    with pytest.raises(DeepsupError, match=r"built on sequences of one token and gets \[4, 5, 16\]"):
+        net(x)
+    alike = torch.zeros(4, 5, WIDTH)
+    with pytest.raises(DeepsupError, match=r"all tokens of .* are alike on the example"):
+        supervise(Pooled("last"), "h.0", num_classes=CLASSES, example=alike, companion=companion)
+
+
+class Whole(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros(len(x), CLASSES, dtype=torch.long)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (lambda shape: nn.Linear(4, 4), r"head of 'conv1' fails \(TypeError: .*; expected a callable that makes"),  # noqa: ARG005
+        (lambda shape, classes: Whole(), r"returns Tensor \[2, 3\] of torch.int64"),  # noqa: ARG005
+    ],
+)  # fmt: skip
+def test_a_factory_that_fails_leaves_nothing_behind(head: Any, message: str, lazy: bool) -> None:
+    model, x = ConvNet(), images(2)
+    with pytest.raises(DeepsupError, match=message):
+        supervise(model, ["conv1"], num_classes=CLASSES, example=None if lazy else x, companion=Companion(head=head))(x)
+    assert not any(layer._forward_hooks for layer in model.modules())

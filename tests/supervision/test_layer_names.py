@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from nets import CLASSES, ConvNet, images, labels, objective_of
+from safetensors.torch import save_file
 from token_nets import WORDS, LanguageModel, Loop, words
 from torch import nn
 
@@ -143,3 +144,56 @@ def test_a_file_of_companions_that_does_not_fit(tmp_path: Path, damage: str) -> 
     unsized = supervise(ConvNet(), ["conv1"], num_classes=CLASSES)
     with pytest.raises(DeepsupError, match="the net has not run yet"):
         unsized.save_companions(path)
+
+
+class Tied(nn.Module):
+    """One layer under two names; and a layer whose name looks like a call of another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = self.b = nn.Linear(4, 4)
+        self.odd = nn.ModuleDict({"x#1": nn.Linear(4, 4)})
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.out(self.odd["x#1"](self.b(x).relu()))
+        return scores
+
+
+def test_a_layer_with_two_names_is_tapped_once() -> None:
+    x = torch.randn(2, 4)
+    assert supervise(Tied(), "[ab]", num_classes=3, example=x).taps == ("a",)
+    assert supervise(Tied(), "b", num_classes=3, example=x).taps == ("b",)
+
+
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        (["a", "b"], "at names 'a' and 'b', which are one layer under two names"),
+        ("odd.x#1", r"layer 'odd\.x#1' has a name that stands for call 1 of a layer 'odd\.x'.*; rename it"),
+        (b"a", "at=b'a'; expected layer names"),
+        (torch.tensor(1), r"at=tensor\(1\); expected layer names"),
+        (lambda name: True, r"at=<lambda> fails \(TypeError: .*at=lambda name, layer"),  # noqa: ARG005
+    ],
+)
+def test_names_that_are_ambiguous_or_none(at: Any, message: str) -> None:
+    model = Tied()
+    with pytest.raises(DeepsupError, match=message):
+        supervise(model, at, num_classes=3)
+    assert not any(layer._forward_hooks for layer in model.modules())
+
+
+def test_pauses_that_overlap_end_with_the_last() -> None:
+    net = supervise(Tied(), "a", num_classes=3, example=torch.randn(2, 4))
+    one, other = net.paused(), net.paused()
+    one.__enter__(), other.__enter__(), one.__exit__(None, None, None)
+    assert net(torch.randn(2, 4)).companions == {}
+    other.__exit__(None, None, None)
+    assert [*net(torch.randn(2, 4)).companions] == ["a"]
+
+
+def test_whole_numbers_are_no_weights_of_companions(tmp_path: Path) -> None:
+    net = supervise(Tied(), "a", num_classes=3, example=torch.randn(2, 4))
+    save_file({name: each.long() for name, each in net.heads.state_dict().items()}, tmp_path / "heads.safetensors")
+    with pytest.raises(DeepsupError, match=r"'a\.classifier\.\w+' is torch\.int64 in the file and torch\.float32"):
+        net.load_companions(tmp_path / "heads.safetensors")

@@ -131,3 +131,14 @@ def test_one_companion_for_all_time_steps() -> None:
     torch.testing.assert_close(loss.total, expected)
     for name, gradient in gradients(twin).items():
         torch.testing.assert_close(ours[name], gradient)
+
+
+def test_calls_share_one_companion_of_the_same_settings() -> None:
+    model = Loop()
+    for other in (Companion(shared=True, detach=True), Companion(shared=True, head="output")):
+        at = {"block#1": Companion(shared=True), "block#2": other}
+        with pytest.raises(
+            DeepsupError, match=r"'block#2' and an earlier call of 'block' share .* differ in (detach|head)"
+        ):
+            supervise(model, at, num_classes=4, example=VECTORS)
+    assert not any(layer._forward_hooks for layer in model.modules())

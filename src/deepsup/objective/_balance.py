@@ -47,9 +47,11 @@ def refused(given: Any) -> float:
 
 def gradient_at_zero(loss: LossFunction, classes: int) -> float:
     """Return the length of a loss's gradient with respect to the scores of one sample, where all of them are 0."""
+    weight = getattr(loss, "weight", None)  # of nn.CrossEntropyLoss, say: scores have its precision
+    exact = weight.dtype if isinstance(weight, torch.Tensor) else torch.float64
     try:
         with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
-            scores = torch.zeros(1, classes, dtype=torch.float64, device="cpu", requires_grad=True)
+            scores = torch.zeros(1, classes, dtype=exact, device="cpu", requires_grad=True)
             labels = torch.zeros(1, dtype=torch.long, device="cpu")
             (gradient,) = torch.autograd.grad(loss(scores, labels).sum(), scores)
     except Exception as error:  # of the user's own loss: it may take other labels

@@ -324,6 +324,8 @@ class Objective:
         if not isinstance(each, Tensor) or each.ndim > 1:
             shape = f"shape {list(each.shape)}" if isinstance(each, Tensor) else f"a {type(each).__name__}"
             raise ObjectiveError(f"output_loss returns {shape}; expected the mean, or one number per sample")
+        if not each.is_floating_point():
+            raise ObjectiveError(f"output_loss returns {each.dtype}; expected floating-point numbers, as a loss has")
         return each.mean()
 
     def mean_loss(self, loss: LossFunction, scores: Tensor, answers: Answers | DenseTargets) -> Tensor:
@@ -362,7 +364,7 @@ class Objective:
 
     def check_classes(self) -> None:
         """Raise an error for a net with one score per sample if a loss compares classes."""
-        if self.net.num_classes == 1 and self.named and not self.net.dense:
+        if self.net.num_classes == 1 and self.named and (self.net.tokens or not self.net.dense):
             raise ObjectiveError(
                 f"the loss {self.named[0]} with num_classes=1; expected at least two classes; build the model with "
                 f"two, or give a callable such as torch.nn.functional.binary_cross_entropy_with_logits"

@@ -9,6 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, Self
@@ -73,7 +74,9 @@ class DeeplySupervised(nn.Module):
         self.heads = nn.Module()  # a plain container: a ModuleDict would refuse layers called "keys" or "values"
         like = next((p for p in trunk.parameters() if p.is_floating_point()), torch.empty(0))
         for name, companion in companions.items():
-            if not hasattr(self.heads, key_of(name, companion)):
+            if hasattr(self.heads, key_of(name, companion)):
+                check_shared(name, companion, getattr(self.heads, key_of(name, companion)).companion)
+            else:
                 head = head_for(name, companion, num_classes, trunk)
                 self.heads.add_module(key_of(name, companion), head.to(like.device, like.dtype))
         if fuse:
@@ -83,7 +86,7 @@ class DeeplySupervised(nn.Module):
         self.training = trunk.training  # not self.train(): it would change the mode of every layer of the trunk
         self._output_layer: str | None = None
         self._sized = False
-        self._paused = False
+        self._paused = 0  # how many blocks of paused() are open
         self.keeps_raw = False  # whether the output has all that the model returned
         self.inputs: tuple[tuple[torch.Size, torch.dtype], ...] = ()
         """Shape and type of each input that the net was sized with, if they were positional tensors."""
@@ -226,11 +229,11 @@ class DeeplySupervised(nn.Module):
     @contextmanager
     def paused(self) -> Iterator[Self]:
         """Run the bare model: within the block the output has no companions, and no layer is tapped."""
-        before, self._paused = self._paused, True
+        self._paused += 1
         try:
             yield self
         finally:
-            self._paused = before
+            self._paused -= 1
 
     def size(self, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         """Run the model once on a batch, check every tap, and set the input sizes of the companions.
@@ -359,6 +362,16 @@ def release(hooks: list[RemovableHandle], encoders: list[nn.TransformerEncoder])
         encoder.use_nested_tensor = True
     hooks.clear()
     encoders.clear()
+
+
+def check_shared(name: str, companion: Companion, first: Companion) -> None:
+    """Raise an error for a shared companion that is given twice, with different settings."""
+    other = [each.name for each in fields(companion) if getattr(companion, each.name) != getattr(first, each.name)]
+    if other:
+        raise SupervisionError(
+            f"{name!r} and an earlier call of {place_of(name).layer!r} share one companion, and differ in "
+            f"{', '.join(other)}; expected the same settings; give both the same Companion, or shared=False"
+        )
 
 
 def key_of(name: str, companion: Companion) -> str:

@@ -37,6 +37,9 @@ def load_heads(net: DeeplySupervised, path: Path) -> None:
         check_tensor_list(path)
         tensors = from_bytes(content)
         check_fits(sizes_of(own), sizes_of(tensors), "the net's companions")
+        for name, each in tensors.items():
+            if each.is_floating_point() != own[name].is_floating_point():
+                raise RunError(f"{name!r} is {each.dtype} in the file and {own[name].dtype} in the net; {REMEDY}")
     net.heads.load_state_dict(tensors)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from deepsup.errors import SupervisionError
 from deepsup.supervision._companions import Companion, Head
@@ -80,8 +81,20 @@ class OutputHead(OtherHead):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features [B, ...] -> scores like the model's."""
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.companion.detach):
-            return self.tail.run(self._model[0], features)
+        norms = self.batch_norms()
+        for norm in norms:
+            norm.track_running_stats = False  # it norms by the batch, and takes no note of it: strip leaves nothing
+        try:
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.companion.detach):
+                return self.tail.run(self._model[0], features)
+        finally:
+            for norm in norms:
+                norm.track_running_stats = True
+
+    def batch_norms(self) -> list[Any]:
+        """Return the model's last layers that take note of their batches in training."""
+        layers = [each for name in self.tail.layers for each in self._model[0].get_submodule(name).modules()]
+        return [each for each in layers if isinstance(each, _BatchNorm) and each.training and each.track_running_stats]
 
     def extra_repr(self) -> str:
         """Name the layers."""
@@ -94,7 +107,14 @@ class OwnHead(OtherHead):
     def build(self, call: Call, features: Tensor, model: nn.Module, seen: Trace) -> None:  # noqa: ARG002
         """Call the factory with the shape of one sample's features and the number of classes."""
         factory: Any = self.companion.head
-        made = factory(tuple(features.shape[1:]), self.num_classes)
+        try:
+            made = factory(tuple(features.shape[1:]), self.num_classes)
+        except Exception as error:
+            raise SupervisionError(
+                f"head of {self.tap!r} fails ({type(error).__name__}: {' '.join(str(error).split())[:200]}); expected "
+                f"a callable that makes a module of the shape of one sample's features, {tuple(features.shape[1:])}, "
+                f"and the number of classes: head=lambda shape, classes: ..."
+            ) from error
         if not isinstance(made, nn.Module):
             raise SupervisionError(
                 f"head of {self.tap!r} made a {type(made).__name__}; expected a module: head is called with the shape "
@@ -110,7 +130,7 @@ class OwnHead(OtherHead):
                 f"head of {self.tap!r} fails on features {list(features.shape)}: {' '.join(str(error).split())[:200]}; "
                 f"expected a module that takes them"
             ) from error
-        fits = isinstance(scores, Tensor) and scores.ndim == seen.scores.ndim
+        fits = isinstance(scores, Tensor) and scores.is_floating_point() and scores.ndim == seen.scores.ndim
         if fits and seen.dense:
             fits = scores.shape[:2] == seen.scores.shape[:2]
         if not fits or (not seen.dense and scores.shape != seen.scores.shape):

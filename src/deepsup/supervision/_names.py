@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError, nearest
 from deepsup.supervision._companions import Companion
@@ -34,7 +34,7 @@ def named_companions(
     """
     if isinstance(at, str | Integral) or (callable(at) and not isinstance(at, nn.ModuleList)):
         at = [at]
-    if not isinstance(at, Iterable):
+    if not isinstance(at, Iterable) or isinstance(at, bytes | Tensor):
         raise SupervisionError(f"at={at!r}; expected layer names, 'auto', or a mapping from names to companions")
     found: dict[str, Companion] = {}
     given: dict[str, str] = {}
@@ -47,7 +47,28 @@ def named_companions(
                 how = f", by {given[name]} and by {shown}" if given[name] != shown else ""
                 raise SupervisionError(f"at names {name!r} more than once{how}; expected each layer once")
             found[name], given[name] = each, shown
+    check_once(model, found)
     return found
+
+
+def check_once(model: nn.Module, names: Iterable[str]) -> None:
+    """Raise an error for two names of one layer, and for a layer whose own name reads like one of its calls."""
+    first: dict[tuple[nn.Module, int], str] = {}
+    for name in names:
+        place = place_of(name.removesuffix("#*"))
+        try:
+            layer = model.get_submodule(place.layer)
+        except AttributeError:
+            raise SupervisionError(
+                f"layer {name!r} has a name that stands for call {place.call} of a layer {place.layer!r}; expected a "
+                f"layer whose name does not end in # and a number; rename it"
+            ) from None
+        same = first.setdefault((layer, place.call), name)
+        if same != name:
+            raise SupervisionError(
+                f"at names {same!r} and {name!r}, which are one layer under two names; expected each layer once; leave "
+                f"one out"
+            )
 
 
 def exact_names(model: nn.Module, companions: Mapping[str, Companion]) -> dict[str, Companion]:
@@ -67,9 +88,9 @@ def matching(model: nn.Module, key: Any, blocks: Callable[[], Sequence[str]] | N
     elif isinstance(key, Integral) and not isinstance(key, bool):
         return [counted(model, int(key), blocks)]
     elif isinstance(key, str):
-        names = by_text(key, layers)
+        names = once(by_text(key, layers), layers)
     elif callable(key):
-        names = [name for name, layer in layers.items() if key(name, layer)]
+        names = chosen(key, dict(model.named_modules()))
     else:
         raise SupervisionError(
             f"at has {key!r}; expected a layer's name, a wildcard such as 'layer*', 're:...', a module or a number"
@@ -80,6 +101,26 @@ def matching(model: nn.Module, key: Any, blocks: Callable[[], Sequence[str]] | N
             f"no layer {shown_key(key)} in {type(model).__name__}; {nearest(text.removeprefix('re:'), layers)}"
         )
     return names
+
+
+def chosen(key: Callable[[str, nn.Module], Any], layers: Mapping[str, nn.Module]) -> list[str]:
+    """Return the names that a user's function chooses."""
+    try:
+        return [name for name, layer in layers.items() if name and key(name, layer)]
+    except Exception as error:
+        raise SupervisionError(
+            f"at={shown_key(key)} fails ({type(error).__name__}: {' '.join(str(error).split())[:200]}); expected a "
+            f"function of a layer's name and the layer that tells whether to tap it: at=lambda name, layer: ..."
+        ) from error
+
+
+def once(names: Sequence[str], layers: Mapping[str, nn.Module]) -> list[str]:
+    """Return the names without further names of the same layer."""
+    first: dict[Any, str] = {}
+    for name in names:
+        place = place_of(name.removesuffix("#*"))
+        first.setdefault((layers.get(place.layer, name), place.call), name)
+    return list(first.values())
 
 
 def by_text(text: str, layers: Mapping[str, nn.Module]) -> list[str]:

@@ -14,11 +14,24 @@ import torch
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError, nearest
+from deepsup.supervision._scores import shares_memory
 from deepsup.supervision._taps import describe, part_of
 from deepsup.supervision._trace import Call, Trace, undisturbed
 
+
+def only_token(x: Tensor) -> Tensor:
+    """Return the only token of a sequence [B,1,D]; with several it is unknown which one the model takes."""
+    if x.shape[1] != 1:
+        raise SupervisionError(
+            f"head='output' was built on sequences of one token and gets {list(x.shape)}, so which token the model "
+            f"takes is unknown; expected one token; supervise the model on an example with several"
+        )
+    return x[:, 0]
+
+
 LINKS: dict[str, Callable[[Tensor], Tensor]] = {
     "": lambda x: x,
+    "only token": only_token,
     "first token": lambda x: x[:, 0],
     "last token": lambda x: x[:, -1],
     "mean of the tokens": lambda x: x.mean(1),
@@ -29,6 +42,7 @@ LINKS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": nn.functional.gelu,
     "capped at 30": lambda x: torch.tanh(x / 30.0) * 30.0,  # Gemma's scores
 }
+OF_TOKENS = ("first token", "last token", "mean of the tokens")
 
 
 class Link(NamedTuple):
@@ -87,17 +101,21 @@ def find_tail(call: Call, select: Any, model: nn.Module, seen: Trace) -> tuple[T
     """
     source = last_like(call, select, seen)
     start = part_of(source.name, source.output, select)
-    target, links, makers = seen.scores, list[Link](), list[Call]()
+    target, links, makers, scaled = seen.scores, list[Link](), list[Call](), False
     while isinstance(target, Tensor):
-        before = seen.calls.index(makers[-1]) if makers else len(seen.calls)
-        maker, link = made_by(target, source, start, seen, before)
+        maker, link = made_by(target, source, start, seen, makers[-1] if makers else None)
         if link is None:
             break
         links.append(link)
+        scaled |= link.factor != 1 or not (
+            link.how or shares_memory(start if maker is source else maker.output, target)
+        )
         if maker is source:
             names = [each.name for each in reversed(makers)]
             tail = Tail(tuple(zip(reversed(links[1:]), names, strict=True)), links[0])
             if names and reproduces(tail, model, start, seen.scores):
+                if scaled:
+                    check_factor(call.name, tail, model)
                 return tail, source
             break
         makers.append(maker)
@@ -132,10 +150,27 @@ def dims_of(call: Call, select: Any) -> int:
     return part.ndim if isinstance(part, Tensor) else 0
 
 
-def made_by(target: Tensor, source: Call, start: Any, seen: Trace, before: int) -> tuple[Call, Link | None]:
-    """Return the latest call, back to the source, from whose output a link leads to a tensor; and the link."""
+def check_factor(tap: str, tail: Tail, model: nn.Module) -> None:
+    """Raise an error if the model's own forward may scale by a parameter of one number, which training changes."""
+    for name, parameter in model.named_parameters():
+        owner = name.rpartition(".")[0]
+        if parameter.numel() == 1 and all(layer.startswith(f"{owner}." if owner else "") for layer in tail.layers):
+            raise SupervisionError(
+                f"head='output' at {tap!r}: {type(model).__name__} scales what its last layers give, perhaps by its "
+                f"parameter {name!r}, which training changes; expected a chain of layers; make a layer of the scaling, "
+                f"or use Companion(head='linear')"
+            )
+
+
+def made_by(target: Tensor, source: Call, start: Any, seen: Trace, after: Call | None) -> tuple[Call, Link | None]:
+    """Return the latest call, back to the source, from whose output a link leads to a tensor; and the link.
+
+    after: the call that got the tensor, if one did; what made it had ended before.
+    """
     place = seen.calls.index(source)
-    for call in reversed(seen.calls[place + 1 : before]):
+    for call in reversed(seen.calls[place + 1 :]):
+        if after is not None and call.begun > after.start:
+            continue
         if call.start < source.start or not isinstance(call.output, Tensor):  # a layer around the source is no step
             continue
         link = link_between(call.output, target)
@@ -151,11 +186,16 @@ def link_between(output: Any, target: Tensor) -> Link | None:
     for how in LINKS:
         try:
             linked = LINKS[how](output)
-        except (IndexError, RuntimeError):
+        except (IndexError, RuntimeError, SupervisionError):
             continue
         if linked.shape != target.shape:
             continue
         if torch.equal(linked, target):
+            if how in OF_TOKENS and sum(torch.equal(LINKS[each](output), target) for each in OF_TOKENS) > 1:
+                raise SupervisionError(
+                    f"head='output': all tokens of {list(output.shape)} are alike on the example, so which of them the "
+                    f"model takes is unknown; expected tokens that differ; give another example="
+                )
             return Link(how)
         for factor in () if how else factors(linked, target):
             if torch.equal(linked * factor, target):

@@ -1,5 +1,7 @@
 """``deepsup.compare`` on models and data of one's own."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,11 @@ from deepsup.errors import DataError, DeepsupError, TrainingError
 
 def make_model() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def one_model(model: nn.Module) -> nn.Module:
+    """Make nothing new."""
+    return model
 
 
 def blobs(count: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,6 +67,9 @@ def test_a_divergence_counts_as_guessing() -> None:
         ({"train_data": iter([])}, "train_data is list_iterator; expected"),
         ({"test_data": (torch.zeros(3, 6), torch.zeros(2).long())}, "test_data has 3 inputs and 2 labels"),
         ({"make_model": lambda: nn.Linear(6, 1)}, r"the model returns \[2, 1\]; expected scores"),
+        ({"make_model": make_model()}, "make_model is a Sequential; expected a function that makes a new model"),
+        ({"make_model": lambda: None}, "make_model returns a NoneType; expected a new torch.nn.Module"),
+        ({"make_model": partial(one_model, make_model())}, "make_model returns the same Sequential again"),
     ],
 )
 def test_what_cannot_be_compared(given: dict, words: str) -> None:

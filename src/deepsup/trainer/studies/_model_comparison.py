@@ -53,16 +53,23 @@ def compare(
         raise TrainingError(
             "compare got a Config; expected a model factory; deepsup.trainer.studies.compare_methods takes a Config"
         )
+    if isinstance(make_model, nn.Module):
+        raise TrainingError(
+            f"make_model is a {type(make_model).__name__}; expected a function that makes a new model each time: "
+            f"lambda: {type(make_model).__name__}(...)"
+        )
     if min(seeds, epochs, batch_size) < 1:
         raise TrainingError(f"seeds={seeds}, epochs={epochs}, batch_size={batch_size}; expected at least 1 of each")
     make: MakeOptimizer = optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=lr, momentum=0.9))
     tested = batches_of("test_data", test_data, 500, shuffle=False)
     errors: dict[str, list[float | None]] = {"CNN-Softmax": [], "DSN-Softmax": []}
+    model: Any = None
     with torch.random.fork_rng():
         for seed in range(seeds):
             for method, taps in (("CNN-Softmax", []), ("DSN-Softmax", at)):
                 torch.manual_seed(seed)
-                model = make_model()
+                before, model = model, make_model()
+                check_made(model, before)
                 trained = batches_of("train_data", train_data, batch_size, shuffle=True)
                 example = next(iter(tested))[0][:2].to(device_of_model(model))
                 classes = scores_of(model, example).shape[1]
@@ -70,6 +77,17 @@ def compare(
                 torch.manual_seed(seed)  # the companions have drawn their weights: the same batches and dropout again
                 errors[method].append(error_of(net, tested) if fit_net(net, trained, epochs, make) else None)
     return compared(errors, list(range(seeds)), classes, sum(len(y) for _, y in tested))
+
+
+def check_made(model: Any, before: Any) -> None:
+    """Raise an error unless the factory made a model, and another one than before."""
+    if not isinstance(model, nn.Module):
+        raise TrainingError(f"make_model returns a {type(model).__name__}; expected a new torch.nn.Module each time")
+    if model is before:
+        raise TrainingError(
+            f"make_model returns the same {type(model).__name__} again, which is trained already; expected a new model "
+            f"each time; build it inside the function"
+        )
 
 
 class Shuffled:
