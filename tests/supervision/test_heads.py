@@ -2,6 +2,7 @@
 
 import copy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -285,4 +286,16 @@ def test_a_factory_that_fails_leaves_nothing_behind(head: Any, message: str, laz
     model, x = ConvNet(), images(2)
     with pytest.raises(DeepsupError, match=message):
         supervise(model, ["conv1"], num_classes=CLASSES, example=None if lazy else x, companion=Companion(head=head))(x)
+    assert not any(layer._forward_hooks for layer in model.modules())
+
+
+def test_the_last_token_that_is_no_padding_is_no_fixed_token() -> None:
+    model: Any = Pooled("last")
+    x = torch.randn(4, 5, WIDTH)
+    companion = Companion(head="output")
+    model.config = SimpleNamespace(pad_token_id=None)
+    assert supervise(model, "h.0", num_classes=CLASSES, example=x, companion=companion).strip() is model
+    model.config.pad_token_id = 0
+    with pytest.raises(DeepsupError, match="Pooled takes the last token that is not pad_token_id=0"):
+        supervise(model, "h.0", num_classes=CLASSES, example=x, companion=companion)
     assert not any(layer._forward_hooks for layer in model.modules())

@@ -116,6 +116,7 @@ def find_tail(call: Call, select: Any, model: nn.Module, seen: Trace) -> tuple[T
             if names and reproduces(tail, model, start, seen.scores):
                 if scaled:
                     check_factor(call.name, tail, model)
+                check_padding(call.name, links, model)
                 return tail, source
             break
         makers.append(maker)
@@ -148,6 +149,16 @@ def dims_of(call: Call, select: Any) -> int:
     except SupervisionError:
         return 0
     return part.ndim if isinstance(part, Tensor) else 0
+
+
+def check_padding(tap: str, links: Sequence[Link], model: nn.Module) -> None:
+    """Raise an error for a Hugging Face model that takes the last token that is no padding, known by its number."""
+    padding = getattr(getattr(model, "config", None), "pad_token_id", None)
+    if padding is not None and any(link.how == "last token" for link in links):
+        raise SupervisionError(
+            f"head='output' at {tap!r}: {type(model).__name__} takes the last token that is not "
+            f"pad_token_id={padding}, another one per sample; expected a fixed token; use Companion(head='linear')"
+        )
 
 
 def check_factor(tap: str, tail: Tail, model: nn.Module) -> None:
