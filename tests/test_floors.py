@@ -114,7 +114,6 @@ def test_the_command_says_which_extra_brings_it(tmp_path: Path) -> None:
 def test_verbs_say_which_extra_they_need(tmp_path: Path) -> None:
     """The trainer alone trains and evaluates; each verb that needs more says so in one line, with the extra."""
     verbs = {
-        "inspect runs/one": "figures",
         "report runs/one": "figures",
         "demo runs/one": "export",
         "export runs/one --to onnx": "export",
@@ -125,7 +124,7 @@ def test_verbs_say_which_extra_they_need(tmp_path: Path) -> None:
 from deepsup.cli import main
 
 WORKS = ["--version", "data list", "train --train-size 50 --batch-size 10 --epochs 1 --out runs/one",
-         "evaluate runs/one", "export runs/one --to safetensors"]
+         "evaluate runs/one", "inspect runs/one", "export runs/one --to safetensors"]
 for words in WORKS:
     assert main(words.split()) == 0, words
 """
