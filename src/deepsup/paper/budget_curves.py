@@ -15,6 +15,7 @@ import numpy as np
 
 from deepsup.paper.readings import Rows, reading
 from deepsup.paper.row_id import RowId
+from deepsup.paper.verdicts import errors_of
 from deepsup.trainer.studies import error_ratio
 
 LEVELS, RESAMPLES = 101, 2000
@@ -26,8 +27,7 @@ def distances(rows: Rows) -> dict[str, Any]:
     """Return the two distances of every loss whose curves have at least two budgets, and the figure."""
     curves: dict[RowId, dict[int, list[float]]] = {}
     for name, row in rows.items():
-        values = [row["guessing"] if value is None else value for value in row["values"]]
-        curves.setdefault(replace(name, epochs=None), {})[name.epochs or 0] = values
+        curves.setdefault(replace(name, epochs=None), {})[name.epochs or 0] = errors_of(row)
     read, panels = [], []
     for dsn, ours in curves.items():
         cnn = replace(dsn, method=dsn.method.replace("DSN", "CNN"))

@@ -12,7 +12,7 @@ import torch
 from deepsup.insight import measure
 from deepsup.paper.printed import GAIN_AT_500, VARIANCE_RATIO
 from deepsup.paper.row_id import WITHOUT, RowId
-from deepsup.paper.verdicts import at_chance
+from deepsup.paper.verdicts import at_chance, errors_of
 from deepsup.paper.when_targets import FACTORS, combinations, companion_id
 from deepsup.trainer.preprocess import to_tensor
 from deepsup.trainer.runs import RunFolder, data_of, inspect, load_model
@@ -51,11 +51,6 @@ def reading(
     }
 
 
-def errors(row: Mapping[str, Any]) -> list[float]:
-    """Return the test error of every seed; those that diverged are left out."""
-    return [value for value in row["values"] if value is not None]
-
-
 def measurements(row: Mapping[str, Any], what: str) -> list[Any]:
     """Return what was measured on the runs of a row that ended, seed by seed."""
     return [each[what] for each in row["measured"] if what in each]
@@ -71,17 +66,12 @@ def gains(rows: Rows) -> dict[str, Any]:
         base = replace(name, method="CNN-Softmax", loss="")
         if name.method != "DSN-SVM" or base not in rows:
             continue
-        own, theirs = (mean(with_guessing(each)) for each in (row, rows[base]))
+        own, theirs = (mean(errors_of(each)) for each in (row, rows[base]))
         label = f"gain, {row['row'].removeprefix('DSN-SVM ')}"
         paper = GAIN_AT_500 if name.size == 500 else None
         read.append(reading(replace(name, reading="gain"), label, [100 * (1 - own / max(theirs, 1e-9))], "%",
                              paper=paper, base=base))  # fmt: skip
     return {"rows": read}
-
-
-def with_guessing(row: Mapping[str, Any]) -> list[float]:
-    """Return the test error of every seed; a training that diverged has that of guessing."""
-    return [row["guessing"] if value is None else value for value in row["values"]]
 
 
 def test_errors(run: RunFolder) -> dict[str, Any]:
@@ -130,7 +120,7 @@ def generalisation(rows: Rows) -> dict[str, Any]:
                 reading(replace(name, reading="training error"), f"{name.method}, training error", trained,
                         "% error on the training images")
             )  # fmt: skip
-            bars[name.method] = {"training": mean(trained), "test": mean(errors(row))}
+            bars[name.method] = {"training": mean(trained), "test": mean(errors_of(row))}
     return {"rows": read, "figure": {"kind": "bars", "y": "error, %", "bars": bars}}
 
 
@@ -197,7 +187,7 @@ def spread(rows: Rows) -> dict[str, Any]:
     """
     by_line: dict[RowId, list[float]] = {}
     for name, row in rows.items():
-        by_line.setdefault(replace(name, lr=None), []).append(mean(with_guessing(row)))
+        by_line.setdefault(replace(name, lr=None), []).append(mean(errors_of(row)))
     read = []
     for line, values in by_line.items():
         words, best = f"{line.method} ({line.loss})" if line.loss else line.method, max(min(values), LEAST)
