@@ -15,7 +15,7 @@ from deepsup.paper import plan_of, read_record, reproduce
 from deepsup.paper.own_targets import FAST
 from deepsup.paper.plan import in_one_precision
 from deepsup.paper.readings import course
-from deepsup.paper.record_rows import rows_that_hold
+from deepsup.paper.record_rows import join_seeds, rows_that_hold
 from deepsup.paper.reproduce import figure_of
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import TARGETS, no_reading
@@ -60,6 +60,45 @@ def test_only_the_missing_row_is_trained(out: Path, whole: dict[str, Any]) -> No
     (run,) = (path.parent.name for path in out.glob(f"{RUNS}/*/result.json"))
     assert run.startswith(lost["row"].lower()[:7])
     assert [row["made"]["cpu"] == "another" for row in again["rows"]] == [True] * (len(again["rows"]) - 1) + [False]
+
+
+def test_a_row_is_trained_seed_by_seed(out: Path, whole: dict[str, Any]) -> None:
+    """One seed now, one later, perhaps elsewhere: the same errors as both at once, and nothing is chosen again."""
+    shutil.rmtree(out / RUNS, ignore_errors=True)
+    part = reproduce(TARGET, "smoke", out, seeds=2, earlier=whole)
+    runs = {path.parent.name for path in out.glob(f"{RUNS}/**/result.json")}
+    assert len(runs) == len(whole["rows"])
+    assert all(name.endswith("seed1") for name in runs)
+    assert [each["seeds"] for each in part["rows"][0]["made_later"]] == [[1]]
+    shutil.rmtree(out / RUNS)
+    both = reproduce(TARGET, "smoke", out, seeds=2)
+    assert [untimed(row) for row in part["rows"]] == [untimed(row) for row in both["rows"]]
+
+    half = deepcopy(both)
+    del half["rows"][1:]
+    for key in ("values", "seeds", "seconds", "threads", "measured"):
+        half["rows"][0][key] = half["rows"][0][key][:1]
+    some = reproduce(TARGET, "smoke", out, seeds=2, earlier=half, only=[both["rows"][1]["row"]])
+    assert [row["seeds"] for row in some["rows"]] == [[0], [0, 1]]  # what is not named is kept as it is
+    assert both["rows"][0]["row"] in some["missing"]
+
+
+def untimed(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry without what differs from one training to the next."""
+    measured = [{key: value for key, value in each.items() if key != "minutes"} for each in entry["measured"]]
+    timed = {"choosing_seconds", "seconds", "made_later"}
+    return {key: value for key, value in entry.items() if key not in timed} | {"measured": measured}
+
+
+def test_seeds_that_diverged_count_as_guessing_when_seeds_are_joined() -> None:
+    """Means over all seeds, of companions over those that ended."""
+    entry = {"values": [4.0, None], "seeds": [0, 1], "seconds": [1.0, 2.0], "threads": [1, 1], "diverged": 1,
+             "guessing": 90.0, "companions": {"conv1": 10.0}, "made": {"cpu": "AVX2"}, "mean": 47.0}  # fmt: skip
+    more = entry | {"values": [6.0, 8.0], "seeds": [2, 3], "diverged": 0, "companions": {"conv1": 13.0}}
+    joined = join_seeds(entry, more)
+    assert (joined["mean"], joined["diverged"], joined["seeds"]) == ((4 + 90 + 6 + 8) / 4, 1, [0, 1, 2, 3])
+    assert joined["companions"] == {"conv1": (10 + 2 * 13) / 3}
+    assert joined["made_later"] == [{"seeds": [2, 3], "cpu": "AVX2"}]
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -166,19 +205,19 @@ def test_some_rows_are_trained_and_none_is_lost(tmp_path: Path, capsys: pytest.C
 def test_a_part_of_the_rows_loses_none_that_was_made_with_other_settings(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """Another number of seeds: the record's other rows do not hold any more, and are not trained either."""
+    """Fewer seeds than recorded: the record's other rows do not hold any more, and are not trained either."""
     words = ["reproduce", "mnist", "--preset", "smoke", "--out", str(tmp_path)]  # no --results: the record beside runs
-    assert main([*words, "--rows", "Maxout", "CNN"]) == 0
+    assert main([*words, "--rows", "Maxout", "CNN", "--seeds", "2"]) == 0
     before = (tmp_path / "records" / "mnist-smoke" / "record.json").read_text()
     capsys.readouterr()
-    assert main([*words, "--rows", "CNN", "--seeds", "2"]) == 2
+    assert main([*words, "--rows", "CNN"]) == 2
     said = capsys.readouterr().err
     assert "--rows would drop 1 of 2 rows of the record" in said
     assert "Maxout; expected --resume without --rows" in said
     assert (tmp_path / "records" / "mnist-smoke" / "record.json").read_text() == before
-    assert main([*words, "--rows", "Maxout", "CNN", "--seeds", "2"]) == 0  # both are named: both are trained again
+    assert main([*words, "--rows", "Maxout", "CNN"]) == 0  # both are named: both are trained again
     record = read_record(tmp_path / "records" / "mnist-smoke" / "record.json")
-    assert [row["seeds"] for row in record["rows"]] == [[0, 1], [0, 1]]
+    assert [row["seeds"] for row in record["rows"]] == [[0], [0]]
 
 
 @pytest.mark.parametrize("target", [name for name, target in TARGETS.items() if target.read is not no_reading])

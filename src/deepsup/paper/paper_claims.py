@@ -262,6 +262,9 @@ PAPER_CLAIMS = (
 
 
 def verdict(claim: Claim, records: Mapping[str, Record]) -> Judged:
-    """Return what the record of a claim's target says of it."""
+    """Return what the record of a claim's target says of it, and how many of its rows are still to be trained."""
     record = records.get(claim.target)
-    return claim.judge(record) if record is not None else UNKNOWN
+    if record is None:
+        return UNKNOWN
+    judged, left = claim.judge(record), len(record.get("missing", ()))
+    return judged._replace(words=f"{judged.words}; {left} rows not run yet") if judged.words and left else judged

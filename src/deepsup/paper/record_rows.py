@@ -1,6 +1,7 @@
-"""The outcome of a row -> its entry in the record; and an entry of an earlier record -> whether it still holds."""
+"""The outcome of a row -> its entry in the record; an entry of an earlier record -> whether it holds, what it lacks."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -97,7 +98,9 @@ def learned(config: Config, error: float) -> bool:
 def rows_that_hold(plan: Plan, record: Mapping[str, Any], measurements: bool) -> dict[RowId, Entry]:
     """Return the entries of an earlier record that the plan would train again as they are; others no longer hold.
 
-    measured: whether entries need what was read off their runs.
+    An entry may lack the last seeds of its row: ``lacks_seeds``.
+
+    measurements: whether entries need what was read off their runs.
     """
     entries = {RowId.of(entry): {"made": made_on(record), **entry} for entry in record["rows"]}
     return {
@@ -113,11 +116,9 @@ def made_on(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def holds(row: Row, entry: Entry) -> bool:
-    """Whether an entry has the seeds and the candidates of a row, and the settings of the candidate it chose."""
-    further = EXTENSIONS if "further" in entry["chosen_on"] else 0
-    candidates = regrown(row.method.choices, entry["search"], further)
-    first = next(iter(row.method.choices.values()))
-    choosing_rate = candidates.get(entry["choice"])
+    """Whether an entry has the first seeds and the candidates of a row, and the settings of the candidate it chose."""
+    chosen = chosen_config(row, entry)
+    seeds = seeds_of(row)
     try:
         given = Config.recorded(entry["config"])
         start = Config.recorded(entry["start"]["config"]) if "start" in entry else None
@@ -125,13 +126,59 @@ def holds(row: Row, entry: Entry) -> bool:
         return False
     facts = entry["chosen_on"]  # older records hold fewer facts
     return (
-        choosing_rate is not None
-        and what_counts(given) == what_counts(choosing_rate)
+        chosen is not None
+        and what_counts(given) == what_counts(chosen)
         and start == row.method.start
-        and entry["seeds"] == list(range(first.run.seed, first.run.seed + row.method.seeds))
+        and 0 < len(entry["seeds"]) <= len(seeds)
+        and entry["seeds"] == seeds[: len(entry["seeds"])]
         and (set(row.method.choices) <= set(entry["search"]) or len(row.method.choices) == 1)
         and all(facts.get(key, fact) == fact for key, fact in chosen_on(row).items() if key != "candidates")
     )
+
+
+def chosen_config(row: Row, entry: Entry) -> Config | None:
+    """Return the config that an entry chose among the candidates of a row; None if it is none of them."""
+    further = EXTENSIONS if "further" in entry["chosen_on"] else 0
+    return regrown(row.method.choices, entry["search"], further).get(entry["choice"])
+
+
+def seeds_of(row: Row) -> list[int]:
+    """Return the seeds of a row."""
+    first = next(iter(row.method.choices.values())).run.seed
+    return list(range(first, first + row.method.seeds))
+
+
+def lacks_seeds(row: Row, entry: Entry) -> bool:
+    """Whether seeds of a row are still to be trained."""
+    return len(entry["seeds"]) < row.method.seeds
+
+
+def rest_of(row: Row, entry: Entry) -> Row:
+    """Return the row of the seeds that an entry lacks, with the settings that it chose."""
+    chosen, seeds = chosen_config(row, entry), seeds_of(row)[len(entry["seeds"]) :]
+    assert chosen is not None, "the entry holds"
+    choices = {entry["choice"]: chosen.replace(seed=seeds[0])}
+    return replace(row, method=replace(row.method, choices=choices, seeds=len(seeds), searches=1))
+
+
+def join_seeds(entry: Entry, more: Entry) -> Entry:
+    """Return an entry with the seeds of another one, which was trained later with the same settings."""
+    lists = {key: [*entry[key], *more[key]] for key in ("values", "seeds", "seconds", "threads")}
+    errors = [entry["guessing"] if value is None else value for value in lists["values"]]
+    counts = [len(each["seeds"]) - each["diverged"] for each in (entry, more)]
+    companions = {
+        tap: (counts[0] * entry["companions"].get(tap, 0) + counts[1] * more["companions"].get(tap, 0)) / sum(counts)
+        for tap in entry["companions"] | more["companions"]
+    }
+    facts = {"mean": mean(errors), "deviation": stdev(errors), "diverged": entry["diverged"] + more["diverged"]}
+    later = [*entry.get("made_later", []), {"seeds": more["seeds"], **more["made"]}]
+    joined = {**entry, **lists, **facts, "companions": companions, "made_later": later}
+    if "measured" in entry:
+        joined["measured"] = [*entry["measured"], *more["measured"]]
+    if "start" in entry:
+        extended = {key: [*entry["start"][key], *more["start"][key]] for key in ("values", "seconds")}
+        joined["start"] = entry["start"] | extended
+    return joined
 
 
 def what_counts(config: Config) -> Config:

@@ -12,7 +12,15 @@ from deepsup.errors import ConfigError, RunError, nearest
 from deepsup.io import write_whole
 from deepsup.paper.plan import Plan, Row, check_preset, in_one_precision, minutes, smoke_plan, start_plan, with_seeds
 from deepsup.paper.provenance import history
-from deepsup.paper.record_rows import Entry, environment_here, record_row, rows_that_hold
+from deepsup.paper.record_rows import (
+    Entry,
+    environment_here,
+    join_seeds,
+    lacks_seeds,
+    record_row,
+    rest_of,
+    rows_that_hold,
+)
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import TARGETS, Target, find_target
 from deepsup.paper.theory import study
@@ -136,12 +144,12 @@ def trained_bodies(
 ) -> Iterator[dict[str, Any]]:
     """Run the groups of a target one after the other; after each, yield what has come out so far."""
     plan, target = plan_of(name, preset, out, seeds), find_target(name)
-    choosing_rate = rows_named(plan, only)
+    wanted = rows_named(plan, only)
     folder = out / (f"{preset}-{plan.runs}" if preset in ("smoke", "start") else plan.runs)
     plan = in_one_precision(plan, earlier, folder)
     rows = {} if earlier is None else rows_that_hold(plan, earlier, measurements=target.measure is not None)
     if only and earlier is not None:
-        check_kept(earlier, choosing_rate | rows.keys())
+        check_kept(earlier, wanted | rows.keys())
     with pool(engine, folder) as run_all:
         for place, group in enumerate(plan.groups, 1):
             prefix = f"part {place} of {len(plan.groups)}: " if len(plan.groups) > 1 else ""
@@ -149,10 +157,13 @@ def trained_bodies(
             def watch_part(what: str, done: int, total: int, prefix: str = prefix) -> None:
                 watch(prefix + what, done, total)
 
-            left = [row for row in group if row.id in choosing_rate and row.id not in rows]
+            left = [row for row in group if row.id in wanted and (row.id not in rows or lacks_seeds(row, rows[row.id]))]
+            methods = [(rest_of(row, rows[row.id]) if row.id in rows else row).method for row in left]
             most = 0 if preset == "smoke" else EXTENSIONS  # two steps teach nothing
-            outcomes = run_study([row.method for row in left], folder, run_all, watch_part, most) if left else []
-            rows |= {row.id: record_row(row, each, target.measure) for row, each in zip(left, outcomes, strict=True)}
+            outcomes = run_study(methods, folder, run_all, watch_part, most) if left else []
+            for row, outcome in zip(left, outcomes, strict=True):
+                entry = record_row(row, outcome, target.measure)
+                rows[row.id] = join_seeds(rows[row.id], entry) if row.id in rows else entry
             if left or place == len(plan.groups):
                 yield body_of(target, name, plan, rows)
 
@@ -187,7 +198,7 @@ def body_of(target: Target, name: str, plan: Plan, rows: Mapping[RowId, Entry]) 
         "title": target.title,
         **history(name),
         "rows": list(entries.values()),
-        "missing": [row.method.name for row in plan.rows if row.id not in rows],
+        "missing": [row.method.name for row in plan.rows if row.id not in rows or lacks_seeds(row, rows[row.id])],
         "readings": more.get("rows", []),
         "tests": [
             comparison({"rows": list(entries.values())}, *pair) for pair in plan.pairs if set(pair) <= entries.keys()

@@ -13,12 +13,12 @@ from deepsup.errors import RunError
 from deepsup.io import with_block, write_whole
 from deepsup.paper.own_claims import OWN_CLAIMS
 from deepsup.paper.paper_claims import PAPER_CLAIMS, verdict
-from deepsup.paper.plan import minutes
+from deepsup.paper.plan import Row, minutes
 from deepsup.paper.provenance import chosen_words
 from deepsup.paper.reproduce import plan_of, read_record
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import NAMES, TARGETS
-from deepsup.paper.verdicts import NOT_JUDGED, RULES, Claim, errors_of
+from deepsup.paper.verdicts import NOT_JUDGED, RULES, Claim, Entry, errors_of
 from deepsup.paper.when_page import STUDIES_OF_WHEN, when_block
 
 BEGIN, END = "<!-- results: written by `deepsup reproduce summary` -->", "<!-- end of results -->"
@@ -168,7 +168,8 @@ def study(record: Mapping[str, Any]) -> list[str]:
 def processors(record: Mapping[str, Any]) -> list[str]:
     """Return the kinds of processors that made the rows."""
     where = record["environment"]
-    return sorted({row.get("made", where)["cpu"] for row in record["rows"]} or {where["cpu"]})
+    made = [each for row in record["rows"] for each in (row.get("made", where), *row.get("made_later", []))]
+    return sorted({each["cpu"] for each in made or [where]})
 
 
 def not_run(records: Records, results: Path) -> str:
@@ -180,15 +181,23 @@ def not_run(records: Records, results: Path) -> str:
             del plans["paper"]
         hours = {}
         for preset, plan in plans.items():
-            recorded = {RowId.of(row) for row in records.get((name, preset), {"rows": []})["rows"]}
-            groups = tuple(tuple(row for row in group if row.id not in recorded) for group in plan.groups)
-            left = replace(plan, groups=groups)
+            recorded = {RowId.of(row): row for row in records.get((name, preset), {"rows": []})["rows"]}
+            rows = [left_of(row, recorded.get(row.id)) for row in plan.rows]
+            left = replace(plan, groups=(tuple(row for row in rows if row.method.seeds),))
             hours[preset] = f"{minutes(left) / 60:,.1f} ({len(left.rows)} rows)" if left.rows else ""
         if any(hours.values()):
             lines.append([f"`{name}`", *(hours.get(preset, "") for preset in ("cpu", "paper"))])
     command = f"`deepsup reproduce TARGET --preset PRESET --jobs 2 --results {results.name} --resume`"
     head = f"\n## Not run\n\n{command}; `--rows` trains a part. Hours on two cores, estimated:\n\n"
     return head + table(["target", "cpu", "paper"], lines)
+
+
+def left_of(row: Row, entry: Entry | None) -> Row:
+    """Return a row with the seeds that a record lacks; the settings of a row that has begun are chosen already."""
+    if entry is None:
+        return row
+    seeds = max(0, row.method.seeds - len(entry["seeds"]))
+    return replace(row, method=replace(row.method, choices=dict([*row.method.choices.items()][:1]), seeds=seeds))
 
 
 def table(header: Sequence[str], rows: Any) -> str:
