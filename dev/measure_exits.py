@@ -19,13 +19,13 @@ import torch
 from deepsup import EarlyExit, Run, calibrate, create_network, train
 from deepsup.errors import DeepsupError, RunError
 from deepsup.exits import ratio
-from deepsup.exits._stage_times import counted, early_labels, plain_labels, seconds_per_sample
+from deepsup.exits._stage_times import classifiers, count_multiply_adds, seconds_per_sample
 from deepsup.insight import error_percent
 from deepsup.io import with_block, write_whole
 from deepsup.trainer.config import Config
 from deepsup.trainer.recipes import find_recipe
 from deepsup.trainer.runs import environment_now, load_model
-from deepsup.trainer.runs._exits import by_exit, parts_of, plain_scores, prepared
+from deepsup.trainer.runs._exits import by_exit, classify, parts_of, plain_scores, prepared
 
 ROOT = Path(__file__).parent.parent
 COMMAND = "python dev/measure_exits.py"
@@ -40,7 +40,7 @@ def trained(config: Config, folder: Path, measure_only: bool) -> Run:
     """Return a run, trained to the end."""
     run = Run(folder)
     if measure_only and not run.finished:
-        raise RunError(f"{folder} is not trained yet; leave --measure-only out")
+        raise RunError(f"{folder} is not trained yet; omit --measure-only")
     return run if run.finished else train(config, folder, resume=True)
 
 
@@ -57,7 +57,7 @@ def control_widths(early: EarlyExit, model: Any, images: torch.Tensor) -> list[i
     widths = model.config.network.options["widths"]
     for factor in np.arange(0.95, 0.1, -0.05):
         smaller = [max(4, round(width * factor / 4) * 4) for width in widths]
-        calls = {"early": early_labels(early), "control": net_of(smaller, model)}
+        calls = {"early": classifiers(early)["early"], "control": net_of(smaller, model)}
         seconds = seconds_per_sample(calls, (images,), 32, 15)
         if ratio(seconds["early"], seconds["control"]).median >= 1:
             return smaller
@@ -67,7 +67,7 @@ def control_widths(early: EarlyExit, model: Any, images: torch.Tensor) -> list[i
 def control_config(config: Config, widths: list[int], model: Any) -> Config:
     """Return the plain net's training: as many multiply-adds as that of the net with exits, in whole epochs."""
     image = torch.zeros(1, *model.shape)
-    full, small = (counted(lambda net=net: net(image))[0] for net in (model.net.trunk, net_of(widths, model)))
+    full, small = (count_multiply_adds(net, image)[0] for net in (model.net.trunk, net_of(widths, model)))
     epochs = max(1, round(config.run.epochs * full / small))
     options = {**config.network.options, "widths": widths}
     return config.replace(taps=("none",), distill=0.0, network_options=options, epochs=epochs)
@@ -86,12 +86,12 @@ def measure_set(name: str, folder: Path, measure_only: bool) -> dict[str, Any]:
     )
     images, labels = prepared(model, test), torch.from_numpy(test.labels)
     control = measure_control(config, early, model, choose, folder / f"{name}-control", measure_only)
-    outputs = [early(part) for part in images.split(500)]
+    answers = classify(early, images)
     errors = {
         "plain": error_percent(plain_scores(early, images), labels),
-        "exits": error_percent(torch.cat([each.scores for each in outputs]), labels),
+        "exits": error_percent(answers.scores, labels),
     }
-    calls = {"plain": plain_labels(early), "exits": early_labels(early)}
+    calls: dict[str, Any] = dict(zip(("plain", "exits"), classifiers(early).values(), strict=True))
     if control is not None:
         with torch.inference_mode():
             scores = torch.cat([control.net.trunk(part) for part in images.split(500)])
@@ -103,7 +103,7 @@ def measure_set(name: str, folder: Path, measure_only: bool) -> dict[str, Any]:
         "widths": config.network.options["widths"], "seconds": run.result["seconds"], "epochs": run.result["epochs"],
         "control": None if control is None else {"widths": control.config.network.options["widths"],
                                                  "epochs": control.config.run.epochs},
-        "thresholds": early.thresholds, "exits": by_exit(early, outputs, labels),
+        "thresholds": early.thresholds, "exits": by_exit(answers, labels),
         "multiply_adds": early.calibration["multiply_adds"], "validation_images": len(validation),
         "test_images": len(test),
     }  # fmt: skip

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from deepsup import Companion, DeeplySupervised, DeepsupError, calibrate, supervise
-from deepsup.exits._judgement import ExitJudgement, fitted_temperature, together
 from deepsup.exits._stage_times import StageTimes, multiply_adds
-from deepsup.exits._threshold_search import ThresholdSearch
+from deepsup.exits._thresholds import ExitJudgement, ThresholdSearch, fitted_temperature
 
 
 def test_the_temperature_undoes_what_scores_were_multiplied_by() -> None:
@@ -48,7 +47,7 @@ def test_departures_by_a_loop_over_the_samples(thresholds: tuple[float | None, .
         exits.append(exit_)
         losses += bool(judged.right[2, sample] and not judged.right[exit_, sample])
         gains += bool(not judged.right[2, sample] and judged.right[exit_, sample])
-    got = judged.departures(thresholds)
+    got = judged.departures(judged.exits(thresholds))
     assert (got.losses, got.gains) == (losses, gains)
     assert got.reached.tolist() == pytest.approx([sum(each >= number for each in exits) / 60 for number in range(3)])
     assert judged.exits(thresholds).tolist() == exits
@@ -62,15 +61,20 @@ def test_the_predicted_time_by_hand() -> None:
     assert TIMES.cost([1, 1, 0.25], (None, 0.5)) == pytest.approx((8 + 8 + 0.8 + 2) / 24)
 
 
-@pytest.mark.parametrize("most", [0.0, 5.0, 20.0])
+@pytest.mark.parametrize("most", [0.4, 0.6, 0.75, 1.0])
 def test_the_search_finds_what_brute_force_finds(most: float) -> None:
     judged = random_judgement()
+    every = ThresholdSearch(judged, TIMES.cost, judged.taps)
+    points = [every.point(thresholds) for thresholds in itertools.product(*every.levels)]
+    best = min(p.departures.cautious_increase for p in points if p.cost <= most)
     search = ThresholdSearch(judged, TIMES.cost, judged.taps).run()
-    every = [search.point(thresholds) for thresholds in itertools.product(*search.levels)]
-    best = min((p for p in every if p.departures.cautious_increase <= most or p is search.off), key=lambda p: p.cost)
-    found = ThresholdSearch(judged, TIMES.cost, judged.taps).run().cheapest(most)
-    assert found.departures.cautious_increase <= most
-    assert found.cost <= best.cost * 1.05
+    point = search.most_accurate(most)
+    assert point is not None
+    assert point.cost <= most
+    assert point.departures.cautious_increase == pytest.approx(best)
+    for price, point in search.by_price.items():
+        least = min(p.cost + price * p.departures.cautious_increase / 100 for p in points)
+        assert point.cost + price * point.departures.cautious_increase / 100 == pytest.approx(least)
     frontier = search.frontier()
     assert all(a.cost > b.cost and a.departures.increase < b.departures.increase
                for a, b in itertools.pairwise(frontier))  # fmt: skip
@@ -85,11 +89,6 @@ def test_prices_are_judged_on_samples_that_did_not_choose_the_thresholds() -> No
     assert ThresholdSearch(judged, TIMES.cost, judged.taps).run().cross_fitted(1.0).thresholds == (None, None)
     perfect = ExitJudgement(("a", "b"), sure, np.ones((3, 400), bool))
     assert ThresholdSearch(perfect, TIMES.cost, perfect.taps).run().cross_fitted(0.0).thresholds[0] == 0.0
-    folds = [judged.only(fold, 4).departures((0.5, 0.5)) for fold in range(4)]
-    whole = judged.departures((0.5, 0.5))
-    assert (together(folds).losses, together(folds).samples) == (whole.losses, 400)
-    assert together(folds).reached.tolist() == pytest.approx(whole.reached.tolist())
-    assert judged.without(0, 4).right.shape == (3, 300)
 
 
 def test_an_exit_that_is_not_allowed_stays_off() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,7 +71,7 @@ def _check(sizes: tuple[int, ...], increase: float | None, cost: float | None) -
         raise ConfigError(f"--max-cost {cost}; expected a fraction of the plain net's time, above 0 and at most 1")
 
 
-def _text(record: dict[str, Any], written: dict[str, str]) -> str:
+def _text(record: Mapping[str, Any], written: dict[str, str]) -> str:
     """Return the table of exits, the speed by batch size and the errors."""
     rows = []
     for name in [*record["thresholds"], "output"]:

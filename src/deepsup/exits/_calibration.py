@@ -14,9 +14,8 @@ from torch import Tensor
 
 from deepsup.errors import SupervisionError
 from deepsup.exits._early_exit import OUTPUT, EarlyExit, check_net
-from deepsup.exits._judgement import ExitJudgement, fitted_temperature
 from deepsup.exits._stage_times import measure_speed, measure_stages, multiply_adds
-from deepsup.exits._threshold_search import Point, ThresholdSearch
+from deepsup.exits._thresholds import ExitJudgement, Point, ThresholdSearch, fitted_temperature
 from deepsup.exits._timing import Ratio
 from deepsup.insight import Measurement, measure
 from deepsup.supervision import DeeplySupervised, describe
@@ -47,18 +46,18 @@ def calibrate(
     batch_size: the batches to be fast on: one size, or several, whose mean relative time counts.
     """
     check_net(net)
-    increase, cost = checked_goal(max_error_increase, max_cost)
-    sizes = checked_sizes(batch_size)
-    inputs, labels = checked_samples(net, validation)
+    increase, cost = require_goal(max_error_increase, max_cost)
+    sizes = require_sizes(batch_size)
+    inputs, labels = require_samples(net, validation)
     measured = measure(net, inputs, labels)
+    temperatures = {}
     for name, scores in {**measured.companions, OUTPUT: measured.scores}.items():
         if not scores.isfinite().all():
             raise SupervisionError(
                 f"the scores of {name!r} are not finite for some validation samples; expected finite numbers; check "
                 f"the inputs for NaN, and that the net was trained without diverging"
             )
-    temperatures = {tap: fitted_temperature(scores, measured.labels) for tap, scores in measured.companions.items()}
-    temperatures[OUTPUT] = fitted_temperature(measured.scores, measured.labels)
+        temperatures[name] = fitted_temperature(scores, measured.labels)
     return Calibrating(net, inputs, measured, temperatures, sizes).run(increase, cost)
 
 
@@ -89,11 +88,14 @@ class Calibrating:
             if not early.active:
                 break
             speeds = [measure_speed(early, self.inputs, size) for size in self.sizes]
-            if min(speed.median for speed in speeds) >= 1 and mean_cost(speeds) <= 1.1 * (cost or 1):
+            times = [1 / speed.median for speed in speeds]
+            if max(times) <= 1 and np.mean(times) <= 1.1 * (cost or 1):
                 return self.described(early, point, search, speeds)
-            if self.corrected(speeds, point):
-                continue
-            allowed.remove(self.least_useful(point))
+            if self.factors == [1.0] * len(self.sizes):  # once, scale the predictions to what was measured
+                predicted = [each.cost(point.departures.reached.tolist(), point.thresholds) for each in self.times]
+                self.factors = [time / each for time, each in zip(times, predicted, strict=True)]
+            else:
+                allowed.remove(self.least_useful(point))
         return self.described(early, search.off, search, [Ratio(1.0, 1.0, 1.0)] * len(self.sizes))
 
     def chosen(self, search: ThresholdSearch, increase: float | None, cost: float | None) -> Point:
@@ -114,49 +116,33 @@ class Calibrating:
         """Return the mean relative time over the batch sizes."""
         if all(threshold is None for threshold in thresholds):
             return 1.0
-        each = [
-            factor * times.cost(reached, thresholds) for factor, times in zip(self.factors, self.times, strict=True)
-        ]
-        return float(np.mean(each))
-
-    def corrected(self, speeds: Sequence[Ratio], point: Point) -> bool:
-        """Scale the predictions to what was measured; False if that was done before."""
-        if self.factors != [1.0] * len(self.sizes):
-            return False
-        predicted = [times.cost(point.departures.reached.tolist(), point.thresholds) for times in self.times]
-        self.factors = [1 / speed.median / each for speed, each in zip(speeds, predicted, strict=True)]
-        return True
+        predicted = [times.cost(reached, thresholds) for times in self.times]
+        return float(np.mean(np.multiply(self.factors, predicted)))
 
     def least_useful(self, point: Point) -> str:
         """Return the exit at which the fewest samples leave."""
-        reached = point.departures.reached
-        leaving = {
-            tap: reached[number] - reached[number + 1]
-            for number, tap in enumerate(self.taps)
-            if point.thresholds[number] is not None
-        }
-        return min(leaving, key=leaving.__getitem__)
+        leaving = dict(zip(self.taps, -np.diff(point.departures.reached), strict=True))
+        return min(
+            (tap for tap, threshold in zip(self.taps, point.thresholds, strict=True) if threshold is not None),
+            key=leaving.__getitem__,
+        )
 
     def described(self, early: EarlyExit, point: Point, search: ThresholdSearch, speeds: Sequence[Ratio]) -> EarlyExit:
         """Attach what was measured."""
-        plain_error = self.judged.plain_error
         early.calibration = {
-            "plain_error": plain_error,
-            "error": plain_error + point.departures.increase,
+            **self.about(point),
+            "plain_error": self.judged.plain_error,
             "samples": point.departures.samples,
             "speedup": {str(size): speed.median for size, speed in zip(self.sizes, speeds, strict=True)},
             "temperatures": self.temperatures,
-            "thresholds": dict(zip(self.taps, point.thresholds, strict=True)),
-            "multiply_adds": self.relative_work(point),
-            "curve": [self.on_curve(each) for each in spread(search.frontier(), CURVE)],
+            "curve": [{**self.about(each), "cost": each.cost} for each in spread(search.frontier(), CURVE)],
         }
         return early
 
-    def on_curve(self, point: Point) -> dict[str, Any]:
-        """Return a point of the curve: error in percent, and time and multiply-adds relative to the plain net."""
+    def about(self, point: Point) -> dict[str, Any]:
+        """Return the thresholds of a point, its error in percent, and its multiply-adds relative to the plain net."""
         return {
             "error": self.judged.plain_error + point.departures.increase,
-            "cost": point.cost,
             "multiply_adds": self.relative_work(point),
             "thresholds": dict(zip(self.taps, point.thresholds, strict=True)),
         }
@@ -164,15 +150,8 @@ class Calibrating:
     def relative_work(self, point: Point) -> float:
         """Return the mean multiply-adds of a sample, relative to the plain net."""
         stages, heads, plain = self.work
-        reached, on = point.departures.reached, [threshold is not None for threshold in point.thresholds]
-        spent = sum(reached[number] * work for number, work in enumerate(stages))
-        spent += sum(reached[number] * work for number, work in enumerate(heads) if on[number])
-        return float(spent / plain)
-
-
-def mean_cost(speeds: Sequence[Ratio]) -> float:
-    """Return the mean time relative to the plain net."""
-    return float(np.mean([1 / speed.median for speed in speeds]))
+        heads = [work * (threshold is not None) for work, threshold in zip(heads, point.thresholds, strict=True)]
+        return float(point.departures.reached @ np.add(stages, [*heads, 0]) / plain)
 
 
 def spread(points: Sequence[Point], count: int) -> list[Point]:
@@ -184,7 +163,7 @@ def spread(points: Sequence[Point], count: int) -> list[Point]:
     return [points[place] for place in sorted(set(places))]
 
 
-def checked_goal(increase: float | None, cost: float | None) -> tuple[float | None, float | None]:
+def require_goal(increase: float | None, cost: float | None) -> tuple[float | None, float | None]:
     """Return the one goal that is given; by default the increase of the error."""
     if increase is not None and cost is not None:
         raise SupervisionError(
@@ -206,14 +185,14 @@ def is_finite(given: object) -> bool:
     return isinstance(given, Real) and not isinstance(given, bool) and math.isfinite(given)
 
 
-def checked_sizes(given: int | Sequence[int]) -> list[int]:
+def require_sizes(given: int | Sequence[int]) -> list[int]:
     sizes = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     if not sizes or not all(isinstance(each, Integral) and not isinstance(each, bool) and each > 0 for each in sizes):
         raise SupervisionError(f"batch_size={given!r}; expected a whole number of at least 1, or several")
     return [int(each) for each in sizes]
 
 
-def checked_samples(net: DeeplySupervised, given: Any) -> tuple[Tensor, Tensor]:
+def require_samples(net: DeeplySupervised, given: Any) -> tuple[Tensor, Tensor]:
     """Return inputs and labels of the validation samples."""
     pairs = [given] if is_pair(given) else list(given) if isinstance(given, Iterable) else []
     if not pairs or not all(is_pair(each) for each in pairs):

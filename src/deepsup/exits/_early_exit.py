@@ -21,7 +21,6 @@ from deepsup.supervision import DeeplySupervised, Head, describe, scores_of
 
 OUTPUT = "output"
 Module = TypeVar("Module", bound=nn.Module)
-Inputs = Sequence[tuple[Sequence[int], torch.dtype]]
 Thresholds = Sequence[float | None] | Mapping[str, float | None]
 
 
@@ -73,22 +72,26 @@ class EarlyExit:
         self, net: DeeplySupervised, thresholds: Thresholds, temperatures: float | Mapping[str, float] = 1.0
     ) -> None:
         check_net(net)
-        self.thresholds = checked_thresholds(net, thresholds)
-        self.temperatures = checked_temperatures(net, temperatures)
+        self.thresholds = require_thresholds(net, thresholds)
+        self.temperatures = require_temperatures(net, temperatures)
         self.calibration: dict[str, Any] = {}
         """What ``calibrate`` measured; empty without it."""
         alone = sharing_copy(net).eval()
         heads = {tap: alone.head(tap) for tap in net.taps}
         self.model = alone.strip()
         """The plain net, in evaluation mode."""
-        self.stages = self._cut({tap: heads[tap].companion.select for tap in self.active}, net.inputs)
+        self.stages = [Stage(self.model, None)]
+        if self.active:
+            twin, selects = sharing_copy(self.model), {tap: heads[tap].companion.select for tap in self.active}
+            simplify(twin, selects, shape_example(net.inputs, twin))
+            self.stages = cut(twin, selects)
         taps = [stage.tap for stage in self.stages if stage.tap is not None]
         self.names = (*taps, OUTPUT)
         """The exits that are switched on, in the order in which they run; the last is ``"output"``."""
         self.heads = [LeanHead(head) if isinstance(head := heads[tap], Head) else head for tap in taps]
         self._limits = [(self.thresholds[tap] or 0.0, 1 / self.temperatures[tap]) for tap in taps]
         device = next((parameter.device for parameter in net.parameters()), torch.device("cpu"))
-        self._temperatures = torch.tensor([self.temperatures[name] for name in self.names], device=device)
+        self.exit_temperatures = torch.tensor([self.temperatures[name] for name in self.names], device=device)
         self._numbers = torch.arange(len(self.names), device=device)[:, None]
         self._num_classes = net.num_classes
         self._verified = not taps
@@ -97,14 +100,6 @@ class EarlyExit:
     def active(self) -> tuple[str, ...]:
         """The taps whose exit is switched on."""
         return tuple(tap for tap, threshold in self.thresholds.items() if threshold is not None)
-
-    def _cut(self, taps: Mapping[str, int | str | None], inputs: Inputs) -> list[Stage]:
-        """Return the stages of the trunk; without an exit, the trunk itself."""
-        if not taps:
-            return [Stage(self.model, None)]
-        twin = sharing_copy(self.model)
-        simplify(twin, taps, shape_example(inputs, twin))
-        return cut(twin, taps)
 
     def __call__(self, *inputs: Tensor) -> EarlyOutput:
         """Classify a batch; each sample leaves at the first exit that is sure of it."""
@@ -123,9 +118,9 @@ class EarlyExit:
             features, *values = self.stages[number].module(*values)
             scores = self.heads[number](features)
             if torch.softmax(scores * sharpness, 1).amax().item() > threshold:
-                return EarlyOutput(scores, self._numbers[number], self.names, self._temperatures)
+                return EarlyOutput(scores, self._numbers[number], self.names, self.exit_temperatures)
         scores = self.scores(self.stages[-1].module(*values))
-        return EarlyOutput(scores, self._numbers[-1], self.names, self._temperatures)
+        return EarlyOutput(scores, self._numbers[-1], self.names, self.exit_temperatures)
 
     def _many(self, inputs: Sequence[Any], batch: int) -> EarlyOutput:
         """Classify a batch: samples that are sure leave, the others are gathered and go on."""
@@ -144,7 +139,7 @@ class EarlyExit:
                 return self._gathered(left, batch)
         scores, last = self.scores(self.stages[-1].module(*values)), len(self.heads)
         if rows is None:
-            return EarlyOutput(scores, self._numbers[last].expand(batch), self.names, self._temperatures)
+            return EarlyOutput(scores, self._numbers[last].expand(batch), self.names, self.exit_temperatures)
         return self._gathered([*left, (last, rows, scores)], batch)
 
     def decide(
@@ -169,7 +164,7 @@ class EarlyExit:
         for number, rows, each in left:
             scores[rows] = each.to(scores.dtype)
             exits[rows] = number
-        return EarlyOutput(scores, exits, self.names, self._temperatures)
+        return EarlyOutput(scores, exits, self.names, self.exit_temperatures)
 
     def scores(self, output: Any) -> Tensor:
         """Return the scores [B,K] in what the model or the last stage returns."""
@@ -246,7 +241,7 @@ def check_batch(inputs: Sequence[Any]) -> int:
     return len(inputs[0])
 
 
-def checked_thresholds(net: DeeplySupervised, given: Thresholds) -> dict[str, float | None]:
+def require_thresholds(net: DeeplySupervised, given: Thresholds) -> dict[str, float | None]:
     """Return tap -> threshold, None where the exit is off."""
     if isinstance(given, str) or not isinstance(given, Sequence | Mapping):
         raise SupervisionError(
@@ -262,21 +257,17 @@ def checked_thresholds(net: DeeplySupervised, given: Thresholds) -> dict[str, fl
             f"{len(given)} thresholds for {len(net.taps)} taps ({', '.join(net.taps)}); expected one for each; None "
             f"switches an exit off"
         )
-    return {tap: checked_threshold(tap, each) for tap, each in zip(net.taps, given, strict=True)}
+    for tap, threshold in zip(net.taps, given, strict=True):
+        number = isinstance(threshold, Real) and not isinstance(threshold, bool)
+        if threshold is not None and not (number and 0 <= threshold <= 1):
+            raise SupervisionError(
+                f"threshold of {tap!r} is {threshold!r}; expected a confidence within 0 and 1, or None to switch the "
+                f"exit off"
+            )
+    return {tap: None if each is None else float(each) for tap, each in zip(net.taps, given, strict=True)}
 
 
-def checked_threshold(tap: str, given: float | None) -> float | None:
-    """Return a threshold within 0 and 1, or None."""
-    if given is None:
-        return None
-    if not isinstance(given, Real) or isinstance(given, bool) or not 0 <= given <= 1:
-        raise SupervisionError(
-            f"threshold of {tap!r} is {given!r}; expected a confidence within 0 and 1, or None to switch the exit off"
-        )
-    return float(given)
-
-
-def checked_temperatures(net: DeeplySupervised, given: float | Mapping[str, float]) -> dict[str, float]:
+def require_temperatures(net: DeeplySupervised, given: float | Mapping[str, float]) -> dict[str, float]:
     """Return exit -> temperature, also of the output; 1 where a mapping names none."""
     exits = (*net.taps, OUTPUT)
     if isinstance(given, Mapping):

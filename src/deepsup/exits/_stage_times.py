@@ -4,6 +4,7 @@ B batch, T taps.
 """
 
 import itertools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from deepsup.exits._early_exit import EarlyExit
-from deepsup.exits._timing import Ratio, Turn, ratio, seconds_of, take_turns
+from deepsup.exits._timing import Ratio, Turn, ratio, take_turns
 
 SHARES = (0.125, 0.25, 0.5, 1.0)
 """Fractions of a batch at which stages are timed: later stages get only what has not left."""
@@ -39,23 +40,20 @@ class StageTimes:
         """Return the predicted time relative to the plain net; reached: fractions of the samples [T+1]."""
         total = 0.0
         for number, fraction in enumerate(reached):
-            total += self.at(self.stages[number], fraction)
+            parts = [self.stages[number]]
             if number < len(thresholds) and thresholds[number] is not None:
-                total += self.at(self.exits[number], fraction)
+                parts.append(self.exits[number])
+            for seconds in parts:  # between the measured sizes
+                total += float(np.interp(fraction * self.batch, [0, *self.sizes], [0.0, *seconds]))
         return total / self.plain
-
-    def at(self, seconds: Sequence[float], fraction: float) -> float:
-        """Return the seconds for a fraction of the batch, between the measured sizes."""
-        return float(np.interp(fraction * self.batch, [0, *self.sizes], [0.0, *seconds]))
 
 
 def measure_stages(early: EarlyExit, inputs: Sequence[Tensor], batch: int, rounds: int = 7) -> StageTimes:
     """Time every stage of an ``EarlyExit`` whose exits are all on."""
-    whole = samples(inputs, 0, batch)
+    values: Sequence[Any] = samples(inputs, 0, batch)
     sizes = tuple(sorted({max(1, round(share * batch)) for share in SHARES}))
-    values: Sequence[Any] = whole
     with torch.inference_mode():
-        turns: dict[str, Turn] = {"plain": repeated(partial(early.model, *whole))}
+        turns: dict[str, Turn] = {"plain": repeated(partial(early.model, *values))}
         for number, stage in enumerate(early.stages):
             for size in sizes:
                 part = [value[:size].clone() for value in values]
@@ -77,31 +75,30 @@ def measure_stages(early: EarlyExit, inputs: Sequence[Tensor], batch: int, round
 
 def repeated(call: Callable[[], Any]) -> Turn:
     """Return a turn that calls something so often that it can be timed, and returns the seconds of one call."""
-    repeat(call, 1)
-    times = max(1, min(50, int(LEAST_SECONDS / max(seconds_of(partial(repeat, call, 1)), 1e-7))))
-    return lambda: seconds_of(partial(repeat, call, times)) / times
+    mean_seconds(call, 1)
+    return partial(mean_seconds, call, max(1, min(50, int(LEAST_SECONDS / max(mean_seconds(call, 1), 1e-7)))))
 
 
-def repeat(call: Callable[[], Any], times: int) -> None:
-    """Call something so often."""
+def mean_seconds(call: Callable[[], Any], times: int) -> float:
+    """Call something so often; return the seconds of one call."""
+    began = time.perf_counter()
     for _ in range(times):
         call()
+    return (time.perf_counter() - began) / times
 
 
 def measure_speed(early: EarlyExit, inputs: Sequence[Tensor], batch: int, rounds: int = 9) -> Ratio:
     """Return the time of the plain net over that of an ``EarlyExit``: their images per second, the other way round."""
-    seconds = seconds_per_sample({"plain": plain_labels(early), "early": early_labels(early)}, inputs, batch, rounds)
+    seconds = seconds_per_sample(classifiers(early), inputs, batch, rounds)
     return ratio(seconds["plain"], seconds["early"])
 
 
-def plain_labels(early: EarlyExit) -> Callable[..., Tensor]:
-    """Return what gives the labels of the plain net."""
-    return lambda *inputs: early.scores(early.model(*inputs)).argmax(1)
-
-
-def early_labels(early: EarlyExit) -> Callable[..., Tensor]:
-    """Return what gives the labels with exits."""
-    return lambda *inputs: early(*inputs).labels
+def classifiers(early: EarlyExit) -> dict[str, Callable[..., Tensor]]:
+    """Return what gives the labels of the plain net, and of the net with exits."""
+    return {
+        "plain": lambda *inputs: early.scores(early.model(*inputs)).argmax(1),
+        "early": lambda *inputs: early(*inputs).labels,
+    }
 
 
 def seconds_per_sample(
@@ -119,7 +116,7 @@ def seconds_per_sample(
         def run() -> float:
             first = next(starts)
             blocks = iter([samples(inputs, first + number * batch, batch) for number in range(batches)])
-            return seconds_of(partial(repeat, lambda: call(*next(blocks)), batches)) / (batch * batches)
+            return mean_seconds(lambda: call(*next(blocks)), batches) / batch
 
         return run
 
@@ -138,18 +135,18 @@ def multiply_adds(early: EarlyExit, inputs: Sequence[Tensor]) -> tuple[list[int]
     values: Sequence[Any] = samples(inputs, 0, 1)
     stages, heads = [], []
     with torch.no_grad():
-        plain = counted(partial(early.model, *values))[0]
+        plain, _ = count_multiply_adds(early.model, *values)
         for number, stage in enumerate(early.stages):
-            spent, output = counted(partial(stage.module, *values))
-            stages.append(spent)
+            work, output = count_multiply_adds(stage.module, *values)
+            stages.append(work)
             if stage.tap is not None:
                 features, *values = output
-                heads.append(counted(partial(early.heads[number], features))[0])
+                heads.append(count_multiply_adds(early.heads[number], features)[0])
     return stages, heads, plain
 
 
-def counted(call: Callable[[], Any]) -> tuple[int, Any]:
+def count_multiply_adds(module: Callable[..., Any], *inputs: Tensor) -> tuple[int, Any]:
     """Return the multiply-adds of a call, and what it returns."""
     with FlopCounterMode(display=False) as counter:
-        output = call()
+        output = module(*inputs)
     return counter.get_total_flops() // 2, output

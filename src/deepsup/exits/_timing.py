@@ -31,19 +31,13 @@ def take_turns(turns: dict[str, Turn], rounds: int, warm_up: int = 1) -> dict[st
         for number in range(-warm_up, rounds):
             for name in list(turns) if number % 2 == 0 else reversed(list(turns)):
                 gc.collect()  # the garbage of one turn is not collected in the next
-                spent = seconds_of(turns[name])
+                began = time.perf_counter()
+                own = turns[name]()
                 if number >= 0:
-                    seconds[name].append(spent)
+                    seconds[name].append(time.perf_counter() - began if own is None else float(own))
     finally:
         gc.unfreeze()
     return seconds
-
-
-def seconds_of(turn: Turn) -> float:
-    """Take one turn and return its seconds."""
-    began = time.perf_counter()
-    own = turn()
-    return time.perf_counter() - began if own is None else float(own)
 
 
 def ratio(above: list[float], below: list[float]) -> Ratio:

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -28,7 +28,33 @@ from deepsup.trainer.runs._run_data import data_of
 logger = logging.getLogger("deepsup")
 SHOWN = 7
 """Images that the report shows per exit."""
+AT_ONCE = 500
+"""Images that the net sees together: all of a test part would not fit into memory."""
 EXITS = {"model": str, "thresholds": {"*": (float, type(None))}, "temperatures": {"*": float}}
+
+
+class ExitRecord(TypedDict):
+    """What ``exits.json`` says; errors in percent, on the test images unless it is said otherwise."""
+
+    plain_error: float
+    error: float
+    speedup: dict[str, float]
+    """Batch size -> the plain net's time over that with exits."""
+    thresholds: dict[str, float | None]
+    temperatures: dict[str, float]
+    multiply_adds: float
+    """Of a sample on average, relative to the plain net."""
+    exits: dict[str, dict[str, float]]
+    """Exit -> the ``share`` of the images that leave there, and their ``error``."""
+    images: int
+    threads: int
+    validation: dict[str, Any]
+    """How many images of which part the thresholds were chosen on, and both errors there."""
+    curve: list[dict[str, Any]]
+    model: str
+    """The digest of the model's file: thresholds belong to one training."""
+    shown: NotRequired[list[dict[str, Any]]]
+    """The images in ``exits.npz``."""
 
 
 def calibrate_run(
@@ -38,7 +64,7 @@ def calibrate_run(
     max_cost: float | None = None,
     batch_sizes: Sequence[int] = (1, 32, 512),
     watch: Callable[[str, int, int], None] = lambda *_: None,
-) -> tuple[EarlyExit, dict[str, Any]]:
+) -> tuple[EarlyExit, ExitRecord]:
     """Calibrate the exits of a run on its validation images, measure them on its test images, and keep the result.
 
     The thresholds and all that was measured go into ``exits.json`` of the run, some images into ``exits.npz``.
@@ -46,36 +72,37 @@ def calibrate_run(
     watch: called with what has ended, how many steps have, and how many there are.
     """
     model = supervised_model(run)
-    validation, test, chosen_on = parts_of(run, model)
+    validation, test, origin = parts_of(run, model)
+    chosen_on = prepared(model, validation)
     early = calibrate(
         model.net,
-        (prepared(model, validation), torch.from_numpy(validation.labels)),
+        (chosen_on, torch.from_numpy(validation.labels)),
         max_error_increase=max_error_increase,
         max_cost=max_cost,
         batch_size=batch_sizes,
     )
     watch("thresholds chosen", 1, 4)
-    curve = measured_curve(early, model, prepared(model, validation), batch_sizes[len(batch_sizes) // 2])
+    curve = measured_curve(early, model, chosen_on, batch_sizes[len(batch_sizes) // 2])
     watch("curve measured", 2, 4)
     images, labels = prepared(model, test), torch.from_numpy(test.labels)
-    outputs = [early(part) for part in in_batches(images)]
+    answers = classify(early, images)
     watch("test images classified", 3, 4)
-    record = {
+    record: ExitRecord = {
         "plain_error": error_percent(plain_scores(early, images), labels),
-        "error": error_percent(torch.cat([each.scores for each in outputs]), labels),
+        "error": error_percent(answers.scores, labels),
         "speedup": {str(size): measure_speed(early, (images,), size).median for size in batch_sizes},
         "thresholds": early.thresholds,
         "temperatures": early.temperatures,
         "multiply_adds": early.calibration["multiply_adds"],
-        "exits": by_exit(early, outputs, labels),
+        "exits": by_exit(answers, labels),
         "images": len(labels),
         "threads": torch.get_num_threads(),
-        "validation": {**chosen_on, **{key: early.calibration[key] for key in ("plain_error", "error")}},
+        "validation": {**origin, **{key: early.calibration[key] for key in ("plain_error", "error")}},
         "curve": curve,
         "model": digest(run),
     }
     watch("speed measured", 4, 4)
-    keep(run, record, model, test, outputs)
+    write_exits(run, record, model, test, answers)
     return early, record
 
 
@@ -115,17 +142,21 @@ def parts_of(run: RunFolder, model: Model) -> tuple[Part, Part, dict[str, Any]]:
 
 def prepared(model: Model, part: Part) -> Tensor:
     """Return the images of a part as the net takes them."""
-    return torch.cat([model.normalize(images) for images in in_batches(to_tensor(part.images))])
+    return torch.cat([model.normalize(images) for images in torch.split(to_tensor(part.images), AT_ONCE)])
 
 
-def in_batches(images: Tensor, size: int = 500) -> list[Tensor]:
-    """Return images in batches that fit into memory."""
-    return [images[start : start + size] for start in range(0, len(images), size)]
+def classify(early: EarlyExit, images: Tensor) -> EarlyOutput:
+    """Return what a net with exits answers for many images."""
+    parts = [early(some) for some in torch.split(images, AT_ONCE)]
+    return EarlyOutput(
+        torch.cat([part.scores for part in parts]), torch.cat([part.exits for part in parts]), early.names,
+        early.exit_temperatures,
+    )  # fmt: skip
 
 
 def plain_scores(early: EarlyExit, images: Tensor) -> Tensor:
     with torch.inference_mode():
-        return torch.cat([early.scores(early.model(part)) for part in in_batches(images)])
+        return torch.cat([early.scores(early.model(some)) for some in torch.split(images, AT_ONCE)])
 
 
 def measured_curve(early: EarlyExit, model: Model, images: Tensor, batch: int) -> list[dict[str, Any]]:
@@ -138,30 +169,32 @@ def measured_curve(early: EarlyExit, model: Model, images: Tensor, batch: int) -
     return curve
 
 
-def by_exit(early: EarlyExit, outputs: Sequence[EarlyOutput], labels: Tensor) -> dict[str, dict[str, float]]:
+def by_exit(answers: EarlyOutput, labels: Tensor) -> dict[str, dict[str, float]]:
     """Return, for each exit, the percentage of the images that leave there and their error in percent."""
-    exits, labels_given = torch.cat([each.exits for each in outputs]), torch.cat([each.labels for each in outputs])
     record = {}
-    for number, name in enumerate(early.names):
-        here = exits == number
-        wrong = (labels_given[here] != labels[here]).float().mean()
-        record[name] = {"share": 100 * float(here.float().mean()), "error": 100 * float(wrong.nan_to_num())}
+    for number, name in enumerate(answers.names):
+        rows = answers.exits == number
+        wrong = (answers.labels[rows] != labels[rows]).float().mean()
+        record[name] = {"share": 100 * float(rows.float().mean()), "error": 100 * float(wrong.nan_to_num())}
     return record
 
 
-def keep(run: RunFolder, record: dict[str, Any], model: Model, test: Part, outputs: Sequence[EarlyOutput]) -> None:
+def write_exits(run: RunFolder, record: ExitRecord, model: Model, test: Part, answers: EarlyOutput) -> None:
     """Write the record, and for each exit the first images that leave there."""
-    exits = torch.cat([each.exits for each in outputs]).numpy()
-    predictions = torch.cat([each.labels for each in outputs]).numpy()
-    sure = torch.cat([each.confidences for each in outputs]).numpy()
-    shown, rows = [], []
-    for number, name in enumerate(outputs[0].names):
-        for row in np.flatnonzero(exits == number)[:SHOWN].tolist():
-            words = {"label": model.classes[test.labels[row]], "said": model.classes[predictions[row]]}
-            shown.append({"exit": name, "index": row, "confidence": float(sure[row]), **words})
-            rows.append(row)
+    shown = [
+        {
+            "exit": name,
+            "index": row,
+            "confidence": float(answers.confidences[row]),
+            "label": model.classes[test.labels[row]],
+            "said": model.classes[answers.labels[row]],
+        }
+        for number, name in enumerate(answers.names)
+        for row in (answers.exits == number).nonzero().flatten()[:SHOWN].tolist()
+    ]
     with whole_file(run.folder / "exits.npz") as file:
-        np.savez_compressed(file, allow_pickle=False, images=np.ascontiguousarray(test.images[rows]))
+        images = np.ascontiguousarray(test.images[[each["index"] for each in shown]])
+        np.savez_compressed(file, allow_pickle=False, images=images)
     run.write_json("exits.json", {**record, "shown": shown})
 
 
@@ -195,14 +228,8 @@ def predict_early(run: RunFolder, files: Sequence[str | os.PathLike[str]]) -> li
     if not files:
         raise DataError("no image file given; expected at least one")
     early, model = load_exits(run)
-    images = model.normalize(to_tensor(read_image_files([Path(file) for file in files], model.shape)))
-    out = early(images)
+    answers = early(model.normalize(to_tensor(read_image_files([Path(file) for file in files], model.shape))))
     return [
-        {
-            "file": str(file),
-            "label": model.classes[int(out.labels[row])],
-            "confidence": float(out.confidences[row]),
-            "exit": early.names[int(out.exits[row])],
-        }
-        for row, file in enumerate(files)
+        {"file": str(file), "label": model.classes[label], "confidence": float(sure), "exit": early.names[number]}
+        for file, label, sure, number in zip(files, *answers, strict=True)
     ]

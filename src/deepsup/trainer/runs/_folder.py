@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -245,7 +245,7 @@ class RunFolder:
         """Mark the run as no longer diverged: it is resumed."""
         remove(self.folder / "diverged.json")
 
-    def write_json(self, name: str, value: dict[str, Any], indent: int | None = 2) -> None:
+    def write_json(self, name: str, value: Mapping[str, Any], indent: int | None = 2) -> None:
         """Write one JSON file atomically."""
         write_whole(self.folder / name, (json.dumps(value, indent=indent) + "\n").encode())
 
