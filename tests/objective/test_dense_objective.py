@@ -134,24 +134,24 @@ def test_probability_targets_are_the_mean_over_all_pixels(name: str) -> None:
 def test_probabilities_are_the_shares_of_the_classes() -> None:
     y = masks(2, side=8, classes=4)
     scores = torch.zeros(2, 4, 2, 4, dtype=torch.float64)
-    met = DenseTargets(y, None, None, "probability").meet(scores)
+    aligned = DenseTargets(y, None, None, "probability").align(scores)
     for b in range(2):
         for i in range(2):
             for j in range(4):
                 cell = y[b, 4 * i : 4 * i + 4, 2 * j : 2 * j + 2].flatten()
                 shares = torch.tensor([(cell == k).sum() / len(cell) for k in range(4)], dtype=torch.float64)
-                torch.testing.assert_close(met.labels[b, :, i, j], shares, rtol=1e-12, atol=1e-12)
-    assert met.weights is None
+                torch.testing.assert_close(aligned.labels[b, :, i, j], shares, rtol=1e-12, atol=1e-12)
+    assert aligned.weights is None
     soft = F.one_hot(y, 4).movedim(-1, 1).double()
-    torch.testing.assert_close(DenseTargets(soft, None, None, "probability").meet(scores).labels, met.labels)
+    torch.testing.assert_close(DenseTargets(soft, None, None, "probability").align(scores).labels, aligned.labels)
 
 
 def test_one_pixel_of_a_class_vanishes_from_nearest_targets_only() -> None:
     y = torch.zeros(1, 16, 16, dtype=torch.long)
     y[0, 5, 6] = 2
     scores = torch.zeros(1, CLASSES, 4, 4)
-    assert not DenseTargets(y, None, None, "nearest").meet(scores).labels.any()
-    assert DenseTargets(y, None, None, "probability").meet(scores).labels[0, 2, 1, 1] == 1 / 16
+    assert not DenseTargets(y, None, None, "nearest").align(scores).labels.any()
+    assert DenseTargets(y, None, None, "probability").align(scores).labels[0, 2, 1, 1] == 1 / 16
 
 
 @pytest.mark.parametrize("shape", [(16,), (15, 9), (8, 6, 10)])
@@ -159,7 +159,7 @@ def test_one_pixel_of_a_class_vanishes_from_nearest_targets_only() -> None:
 def test_nearest_targets_are_torchs_nearest_exact(shape: tuple[int, ...], size: int) -> None:
     y = torch.randint(5, (2, *shape))
     cells = [size] * len(shape)
-    found = DenseTargets(y, None, None, "nearest").meet(torch.zeros(2, 5, *cells)).labels
+    found = DenseTargets(y, None, None, "nearest").align(torch.zeros(2, 5, *cells)).labels
     assert torch.equal(found, F.interpolate(y[:, None].double(), cells, mode="nearest-exact")[:, 0].long())
 
 

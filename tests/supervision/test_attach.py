@@ -291,9 +291,9 @@ def test_the_model_alone_still_runs_and_leaves_nothing_behind() -> None:
     model = ConvNet()
     net = supervise(model, at=["conv1"], num_classes=CLASSES, example=images(1))
     model(images())
-    assert net._taps["conv1"]._here.caught is None
+    assert net._taps["conv1"]._captures.caught is None
     net(images())
-    assert net._taps["conv1"]._here.caught is None
+    assert net._taps["conv1"]._captures.caught is None
 
 
 def test_examples_of_several_arguments() -> None:

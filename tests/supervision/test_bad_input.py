@@ -169,7 +169,7 @@ def test_a_model_that_fails_leaves_no_activations_behind() -> None:
     net = supervise(ConvNet(), at={"conv1": Companion()}, num_classes=CLASSES, example=images(1))
     with pytest.raises(RuntimeError):
         net(torch.randn(4, 2, 8))
-    assert net._taps["conv1"]._here.caught is None
+    assert net._taps["conv1"]._captures.caught is None
 
 
 def test_a_bad_first_batch_is_forgotten() -> None:

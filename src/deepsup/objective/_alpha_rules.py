@@ -48,7 +48,7 @@ def spread(rule: str, default: Mapping[str, float], order: Sequence[str]) -> dic
     return {name: each * factors[name] for name, each in default.items()}
 
 
-def drawn(progress: Number | None, names: Sequence[str]) -> dict[str, Tensor]:
+def draw(progress: Number | None, names: Sequence[str]) -> dict[str, Tensor]:
     """Return which one companion counts in this step: 1 for it, 0 for the others."""
     if progress is None:
         raise ObjectiveError(

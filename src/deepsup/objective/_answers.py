@@ -11,7 +11,7 @@ from torch import Tensor
 from deepsup.errors import ObjectiveError
 from deepsup.objective._checks import are_class_numbers, check_labels, check_weights
 from deepsup.objective._dense_checks import check_dense_labels, check_dense_weights, check_sizes
-from deepsup.objective._dense_targets import DenseTargets, Meeting
+from deepsup.objective._dense_targets import DenseTargets, TargetMode
 from deepsup.supervision import DeepOutput
 
 
@@ -29,7 +29,7 @@ class Answering(NamedTuple):
     """The built-in losses in use; a loss of the user's own takes any labels."""
     ignore_index: int | None
     class_weights: Tensor | None
-    targets: Meeting
+    targets: TargetMode
 
     def answers(self, labels: Tensor, scores: Tensor, weights: Tensor | None) -> Answers:
         """Return one label and one weight per sample."""

@@ -162,28 +162,28 @@ def at_least_0(what: str, number: Any) -> float:
     return float(number)
 
 
-def a_count(what: str, number: Any) -> int | None:
+def require_count(what: str, number: Any) -> int | None:
     """Return a count of at least 1, or None; raise an error for anything else."""
     if number is not None and (isinstance(number, bool) or not isinstance(number, Integral) or number < 1):
         raise ObjectiveError(f"{what}={number!r}; expected a whole number of at least 1")
     return None if number is None else int(number)
 
 
-def a_shift(given: Any) -> int:
+def require_shift(given: Any) -> int:
     """Return a number of tokens; raise an error for anything else."""
     if isinstance(given, bool) or not isinstance(given, Integral) or given < 0:
         raise ObjectiveError(f"shift={given!r}; expected a number of tokens, 0 or 1")
     return int(given)
 
 
-def a_bool(what: str, given: Any) -> bool:
+def require_bool(what: str, given: Any) -> bool:
     """Return a boolean setting; raise an error for anything else."""
     if not isinstance(given, bool):
         raise ObjectiveError(f"{what} is {given!r}; expected True or False")
     return given
 
 
-def a_label(what: str, given: Any) -> int | None:
+def require_label(what: str, given: Any) -> int | None:
     """Return a label or None; raise an error for anything else."""
     if given is None:
         return None

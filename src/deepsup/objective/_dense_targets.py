@@ -20,11 +20,11 @@ from torch.nn import functional as F
 
 from deepsup.supervision import resized
 
-Meeting = Literal["probability", "nearest", "upsample"]
-MEETINGS: tuple[Meeting, ...] = ("probability", "nearest", "upsample")
+TargetMode = Literal["probability", "nearest", "upsample"]
+TARGET_MODES: tuple[TargetMode, ...] = ("probability", "nearest", "upsample")
 
 
-class Met(NamedTuple):
+class Aligned(NamedTuple):
     """Scores and labels in one resolution."""
 
     scores: Tensor
@@ -44,7 +44,7 @@ class Met(NamedTuple):
         """The labels as class probabilities [B,K,p]."""
         return as_chances(self.labels, self.scores) if self.are_numbers else self.labels.to(self.scores.dtype)
 
-    def weighed(self, class_weights: Tensor) -> "Met":
+    def weighed(self, class_weights: Tensor) -> "Aligned":
         """Return the same with every pixel weighted by its class [K]."""
         if self.are_numbers:
             by_class = class_weights[self.labels]
@@ -65,14 +65,14 @@ class DenseTargets:
     """
 
     def __init__(
-        self, labels: Tensor, weights: Tensor | None, samples: Tensor | None, how: Meeting, channel: bool = False
+        self, labels: Tensor, weights: Tensor | None, samples: Tensor | None, how: TargetMode, channel: bool = False
     ) -> None:
         self.labels, self.weights, self.samples, self.how, self.channel = labels, weights, samples, how, channel
         self._shrunk: dict[tuple[int, ...], tuple[Tensor, Tensor | None]] = {}
 
     @classmethod
     def of(
-        cls, labels: Tensor, scores: Tensor, weights: Tensor | None, ignore_index: int | None, how: Meeting
+        cls, labels: Tensor, scores: Tensor, weights: Tensor | None, ignore_index: int | None, how: TargetMode
     ) -> "DenseTargets":
         """Make them from labels as given, [B,P], [B,1,P] or [B,C,P], and weights [B] or [B,P]; both are checked."""
         whole = not (labels.is_floating_point() or labels.is_complex())
@@ -91,17 +91,17 @@ class DenseTargets:
             samples = samples * (weights.flatten(1).sum(1) > 0)
         return cls(labels, weights, samples, how, channel)
 
-    def meet(self, scores: Tensor) -> Met:
+    def align(self, scores: Tensor) -> Aligned:
         """Return scores [B,K,p] and labels in one resolution."""
         whole = self.labels.shape[self.first_position(scores) :]
         size = tuple(scores.shape[2:])
         if size == tuple(whole):
-            return Met(scores, self.labels, self.weights)
+            return Aligned(scores, self.labels, self.weights)
         if self.how == "upsample":
-            return Met(resized(scores, whole), self.labels, self.weights)
+            return Aligned(resized(scores, whole), self.labels, self.weights)
         if size not in self._shrunk:
             self._shrunk[size] = self.shrink(scores)
-        return Met(scores, *self._shrunk[size])
+        return Aligned(scores, *self._shrunk[size])
 
     def first_position(self, scores: Tensor) -> int:
         """Return the first dimension of the labels that is a position."""

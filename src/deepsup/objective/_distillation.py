@@ -30,9 +30,9 @@ class Distillation:
         if not positive or not 0 < self.temperature < math.inf:
             raise ObjectiveError(f"distill_temperature={self.temperature!r}; expected a number above 0, such as 2")
 
-    def mixed(self, loss: Tensor, taught: Tensor) -> Tensor:
+    def mixed(self, loss: Tensor, distilled: Tensor) -> Tensor:
         """Return the companion's loss: its share of the labels' and of the teacher's."""
-        return (1 - self.share) * loss + self.share * taught
+        return (1 - self.share) * loss + self.share * distilled
 
     def __call__(self, scores: Tensor, teacher: Tensor) -> Tensor:
         """Return T^2 times the cross-entropy of the companion's softmax from the teacher's, [B]."""

@@ -16,13 +16,21 @@ import torch
 from torch import Tensor, distributed, nn
 
 from deepsup.errors import ObjectiveError, nearest
-from deepsup.objective._alpha_rules import check_rule, drawn, spread
+from deepsup.objective._alpha_rules import check_rule, draw, spread
 from deepsup.objective._answers import Answering, Answers
 from deepsup.objective._balance import balance_of
-from deepsup.objective._checks import a_bool, a_count, a_label, a_shift, at_least_0, check_mean, check_output
+from deepsup.objective._checks import (
+    at_least_0,
+    check_mean,
+    check_output,
+    require_bool,
+    require_count,
+    require_label,
+    require_shift,
+)
 from deepsup.objective._dense_checks import as_class_weights
 from deepsup.objective._dense_means import dense_mean, weighted_mean
-from deepsup.objective._dense_targets import MEETINGS, DenseTargets, Meeting
+from deepsup.objective._dense_targets import TARGET_MODES, DenseTargets, TargetMode
 from deepsup.objective._distillation import Distillation
 from deepsup.objective._losses import DENSE_LOSSES, LOSSES, LossFunction, find_loss
 from deepsup.objective._net_settings import by_resolution, default_alpha, per_tap, supervised
@@ -120,7 +128,7 @@ class Objective:
         ignore_index: int | None = None,
         distill: float = 0.0,
         distill_temperature: float = 2.0,
-        targets: Meeting = "probability",
+        targets: TargetMode = "probability",
         class_weights: Any = None,
         steps: int | None = None,
         shift: int = 0,
@@ -140,17 +148,17 @@ class Objective:
             name: balance_of(balance, each, self.net.num_classes) for name, each in self.companion_loss.items()
         }
         self.schedule = find_schedule(schedule)
-        self.norms = a_bool("norms", norms)
-        self.average = a_bool("average", average)
-        self.ignore_index = a_label("ignore_index", ignore_index)
+        self.norms = require_bool("norms", norms)
+        self.average = require_bool("average", average)
+        self.ignore_index = require_label("ignore_index", ignore_index)
         self.distill, self.distill_temperature = distill, distill_temperature
         self._distillation = Distillation(distill, distill_temperature)
-        if targets not in MEETINGS:
-            raise ObjectiveError(f"targets={targets!r}; {nearest(str(targets), MEETINGS)}")
+        if targets not in TARGET_MODES:
+            raise ObjectiveError(f"targets={targets!r}; {nearest(str(targets), TARGET_MODES)}")
         self.targets = targets
         self.class_weights = as_class_weights(class_weights, self.net.num_classes)
-        self.steps, self.step = a_count("steps", steps), 0
-        self.shift = a_shift(shift)
+        self.steps, self.step = require_count("steps", steps), 0
+        self.shift = require_shift(shift)
         self.output_loss = output_loss
         if output_loss is not None and not callable(output_loss):
             raise ObjectiveError(
@@ -220,7 +228,9 @@ class Objective:
         factor = factor_at(self.schedule, progress)
         output_loss = self.mean_loss(self.loss, output.scores, answers) if own is None else own
         losses = {
-            name: self.taught(self.mean_loss(self.companion_loss[name], scores, answers), scores, output, answers)
+            name: self.mix_distillation(
+                self.mean_loss(self.companion_loss[name], scores, answers), scores, output, answers
+            )
             for name, scores in output.companions.items()
         }
         if not torch.compiler.is_compiling():
@@ -234,7 +244,7 @@ class Objective:
         parts = len(brackets) if self.average else 1
         alpha = {name: each / parts * as_like(factor, p) for name, each in self.alpha.items()}
         if self._alpha_rule == "random":
-            alpha = {name: alpha[name] * one.to(p) for name, one in drawn(progress, list(brackets)).items()}
+            alpha = {name: alpha[name] * one.to(p) for name, one in draw(progress, list(brackets)).items()}
         active = {name: alpha[name] * above[name] > 0 for name in brackets}
         share = 1 / (1 + sum(alpha.values())) if self.average else 1.0
         # put to zero, never skipped: every parameter keeps a gradient (of 0), as DDP demands
@@ -278,7 +288,9 @@ class Objective:
             self.step += 1
         return progress
 
-    def taught(self, loss: Tensor, scores: Tensor, output: DeepOutput, answers: Answers | DenseTargets) -> Tensor:
+    def mix_distillation(
+        self, loss: Tensor, scores: Tensor, output: DeepOutput, answers: Answers | DenseTargets
+    ) -> Tensor:
         """Return a companion's loss, mixed with that from the output's scores if there is distillation."""
         if not self.distill:
             return loss

@@ -170,8 +170,8 @@ class DeeplySupervised(nn.Module):
 
     def rate_of(self, parameter: str) -> float:
         """Return the ``rate`` of the companion that has a parameter, by its name within ``heads``."""
-        found = next((name for name in self._taps if parameter.startswith(f"{self._keys[name]}.")), None)
-        return 1.0 if found is None else self.head(found).companion.rate
+        tap = next((name for name in self._taps if parameter.startswith(f"{self._keys[name]}.")), None)
+        return 1.0 if tap is None else self.head(tap).companion.rate
 
     @property
     def output_layer(self) -> nn.Module:

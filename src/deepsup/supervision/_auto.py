@@ -319,12 +319,12 @@ def on_the_stream(taps: list[str], blocks: list[Call], calls: list[Call], seen: 
     Where the model's own forward adds a block to the stream, x + 0.3 block(x), the block returns the branch alone, and
     a companion there pulls at a signal that the model has made small (dev/LOG.md).
     """
-    found = {call.name for call in calls if is_branch(call, seen)}
-    if not found:
+    branches = {call.name for call in calls if is_branch(call, seen)}
+    if not branches:
         return taps
-    like = {call.name for call in blocks} if found & {call.name for call in blocks} else set()
-    kept = [name for name in taps if name not in found | like]
-    first = next(call for call in seen.calls if call.name in found)
+    like = {call.name for call in blocks} if branches & {call.name for call in blocks} else set()
+    kept = [name for name in taps if name not in branches | like]
+    first = next(call for call in seen.calls if call.name in branches)
     makers = [call.name for call in calls if call.output is first.given and not is_branch(call, seen)]
     return kept or makers[:1]
 

@@ -27,22 +27,22 @@ def layout_of(call: Call, features: Tensor, seen: Trace) -> Layout:
     own = layout_of_type(call.layer, shape)
     if own is not None:
         return own
-    found = layouts_from([other for other in seen.calls if other.name.startswith(f"{call.name}.")], shape)
+    layouts = layouts_from([other for other in seen.calls if other.name.startswith(f"{call.name}.")], shape)
     image = image_of(seen, features.ndim)
     fitting = set(readings(shape, image)) if image is not None else set()
     if len(fitting) == 1:
-        found |= fitting
-    if not found:
-        found = layouts_from(seen.calls[: seen.calls.index(call)], shape)
-    if len(found) != 1:
+        layouts |= fitting
+    if not layouts:
+        layouts = layouts_from(seen.calls[: seen.calls.index(call)], shape)
+    if len(layouts) != 1:
         disagree = "the layers that made it and the input's shape disagree"
-        reason = disagree if found else "no layer before it decides which"
+        reason = disagree if layouts else "no layer before it decides which"
         first, last = ("[B,C,L]", "[B,N,D]") if features.ndim == 3 else ("[B,C,...]", "[B,...,C]")
         raise SupervisionError(
             f"the output of layer {call.name!r}, {list(shape)}, may be {first} or {last}: {reason}; expected a "
             f"known layout to pool over; give Companion(layout='channels_first') or Companion(layout='channels_last')"
         )
-    return found.pop()
+    return layouts.pop()
 
 
 def layouts_from(calls: list[Call], shape: torch.Size) -> set[Layout]:

@@ -36,19 +36,19 @@ def named_companions(
         at = [at]
     if not isinstance(at, Iterable) or isinstance(at, bytes | Tensor):
         raise SupervisionError(f"at={at!r}; expected layer names, 'auto', or a mapping from names to companions")
-    found: dict[str, Companion] = {}
+    companions: dict[str, Companion] = {}
     given: dict[str, str] = {}
     for key, each in at.items() if isinstance(at, Mapping) else ((key, companion) for key in at):
         shown = shown_key(key)
         if not isinstance(each, Companion):
             raise SupervisionError(f"at[{shown}] is {each!r}; expected a Companion, e.g. Companion(pool='avg')")
         for name in matching(model, key, blocks):
-            if name in found:
+            if name in companions:
                 how = f", by {given[name]} and by {shown}" if given[name] != shown else ""
                 raise SupervisionError(f"at names {name!r} more than once{how}; expected each layer once")
-            found[name], given[name] = each, shown
-    check_once(model, found)
-    return found
+            companions[name], given[name] = each, shown
+    check_once(model, companions)
+    return companions
 
 
 def check_once(model: nn.Module, names: Iterable[str]) -> None:

@@ -74,9 +74,9 @@ def later_layers(model: nn.Module, call: Call, seen: Trace) -> tuple[str, ...]:
     A module that never runs is not among them, since the model may use its weights directly.
     """
     before, after = set(seen.begun[: call.begun]), set(seen.begun[call.begun :])
-    found: list[str] = []
+    layers: list[str] = []
     for name, layer in model.named_modules(remove_duplicate=False):  # a module may have two names
         inside = set(layer.modules())
-        if inside & after and not inside & before and not any(name.startswith(f"{outer}.") for outer in found):
-            found.append(name)
-    return tuple(found)
+        if inside & after and not inside & before and not any(name.startswith(f"{outer}.") for outer in layers):
+            layers.append(name)
+    return tuple(layers)

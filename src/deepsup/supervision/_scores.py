@@ -16,7 +16,7 @@ ScoreLayout = Literal["auto", "channels_first", "channels_last"]
 SCORE_LAYOUTS: tuple[ScoreLayout, ...] = ("auto", "channels_first", "channels_last")
 
 
-def found_scores(
+def scores_and_kind(
     output: Any, model: nn.Module, num_classes: int, layout: ScoreLayout, made: Sequence[tuple[nn.Module, Any]]
 ) -> tuple[Tensor, bool]:
     """Return the scores of a model's output, and whether they are [B,L,K]: by their shape, or by what made them.
@@ -30,7 +30,7 @@ def found_scores(
         tokens = last
         if first and last:
             makers = [layer for layer, part in made if is_same(part, scores)]
-            layouts = {found for layer in makers if (found := layout_of_type(layer, scores.shape)) is not None}
+            layouts = {kind for layer in makers if (kind := layout_of_type(layer, scores.shape)) is not None}
             if len(layouts) != 1:
                 raise SupervisionError(
                     f"{type(model).__name__} returns scores {list(scores.shape)} of {num_classes} classes, which may "

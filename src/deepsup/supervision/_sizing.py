@@ -27,7 +27,7 @@ def every_call(companions: Mapping[str, Companion], model: nn.Module, seen: Trac
 
     ``name#*`` stands for all calls, or for all time steps of a recurrent layer.
     """
-    found: dict[str, Companion] = {}
+    taps: dict[str, Companion] = {}
     for name, companion in companions.items():
         layer = name.removesuffix("#*")
         if seen is None and layer != name:
@@ -35,10 +35,10 @@ def every_call(companions: Mapping[str, Companion], model: nn.Module, seen: Trac
         count = number_of(layer, companion, model, seen, steps=layer != name) if seen is not None else 1
         names = [f"{layer}#{call}" for call in range(1, count + 1)] if count > 1 or layer != name else [name]
         for each in names:
-            if each in found:
+            if each in taps:
                 raise SupervisionError(f"at names {each!r} more than once; expected each layer once")
-            found[each] = companion
-    return found
+            taps[each] = companion
+    return taps
 
 
 def number_of(name: str, companion: Companion, model: nn.Module, seen: Trace, steps: bool) -> int:
@@ -88,16 +88,16 @@ def size_companions(net: DeeplySupervised, seen: Trace) -> None:
 
 def heads_of(net: DeeplySupervised, calls: Mapping[str, tuple[Call, Tensor]]) -> dict[Any, str]:
     """Return each companion with the name of its first tap; its other taps must give features of the same shape."""
-    found: dict[Any, str] = {}
+    firsts: dict[Any, str] = {}
     for name, (_, features) in calls.items():
-        first = found.setdefault(net.head(name), name)
+        first = firsts.setdefault(net.head(name), name)
         like = calls[first][1]
         if like.shape[1:] != features.shape[1:]:
             raise SupervisionError(
                 f"{first!r} returns {list(like.shape)} and {name!r} {list(features.shape)}, with one companion for "
                 f"both; expected one shape; use Companion(shared=False)"
             )
-    return found
+    return firsts
 
 
 def note_inputs(net: DeeplySupervised, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

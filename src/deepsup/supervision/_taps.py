@@ -28,7 +28,7 @@ def place_of(name: str) -> Place:
     return Place(layer, int(call)) if mark and call.isdecimal() and int(call) else Place(name)
 
 
-class Here(threading.local):
+class ThreadCaptures(threading.local):
     """What a tap has captured in the current thread; None while it does not listen there."""
 
     def __init__(self) -> None:  # per thread; a class attribute as the default would make torch.compile recompile
@@ -53,14 +53,14 @@ class Tap:
         self.step, self.batch_at = 0, 0  # the time step, and the dimension of the batch: 1 of [T,B,D]
         self.shares: Shares | None = None  # takes note of the gradients of a step
         self.clone = False  # the layer's output is changed in place later: capture a copy
-        self._here = Here()
+        self._captures = ThreadCaptures()
 
     def __call__(self, _layer: nn.Module, _args: Any, output: Any) -> Any:
         """Capture ``output`` or its selected part; torch calls this after the layer's forward.
 
         Return the output for the layers above, if it is another one: the same values, joined with the companion's.
         """
-        caught = self._here.caught
+        caught = self._captures.caught
         if caught is None:
             return None
         if self.call and len(caught) != self.call - 1:
@@ -77,12 +77,12 @@ class Tap:
 
     def listen(self) -> list[tuple[Any, object]] | None:
         """Start listening in this thread; return the state that ``stop`` restores, for nested calls."""
-        before, self._here.caught = self._here.caught, []
+        before, self._captures.caught = self._captures.caught, []
         return before
 
     def stop(self, before: list[tuple[Any, object]] | None) -> list[tuple[Any, object]]:
         """Stop listening, release the captures and return them, each with its version."""
-        caught, self._here.caught = self._here.caught or [], before
+        caught, self._captures.caught = self._captures.caught or [], before
         return caught
 
     def check(self, caught: list[tuple[Any, object]], batch: int) -> Tensor:
@@ -117,10 +117,12 @@ class Tap:
         return features.select(time, self.step - 1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_here"}  # activations are not copied
+        return {
+            name: value for name, value in self.__dict__.items() if name != "_captures"
+        }  # activations are not copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _here=Here())
+        self.__dict__.update(state, _captures=ThreadCaptures())
 
 
 def tap_on(name: str, trunk: nn.Module, select: int | str | None, bounded: bool) -> Tap:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from deepsup.errors import SupervisionError
-from deepsup.supervision._scores import ScoreLayout, any_tensor, found_scores, shares_memory
+from deepsup.supervision._scores import ScoreLayout, any_tensor, scores_and_kind, shares_memory
 from deepsup.supervision._taps import describe, version_of
 
 
@@ -111,7 +111,7 @@ def trace(
     if num_classes is None:
         return Trace(layers, begun, calls, inputs, any_tensor(output, model))
     makers = [(each.layer, each.output) for each in calls]
-    scores, tokens = found_scores(output, model, num_classes, layout, makers)
+    scores, tokens = scores_and_kind(output, model, num_classes, layout, makers)
     return Trace(layers, begun, calls, inputs, scores, tokens)
 
 

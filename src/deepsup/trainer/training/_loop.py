@@ -317,9 +317,9 @@ def wrong(scores: Tensor, y: Tensor) -> Tensor:
     """
     if scores.ndim == 2:
         return (scores.argmax(1) != y).sum()
-    met = DenseTargets(y, None, None, "nearest").meet(scores)
-    counted = met.labels != IGNORED
-    missed = (scores.argmax(1) != met.labels) & counted
+    aligned = DenseTargets(y, None, None, "nearest").align(scores)
+    counted = aligned.labels != IGNORED
+    missed = (scores.argmax(1) != aligned.labels) & counted
     return missed.sum() * len(y) / counted.sum().clamp(min=1)
 
 
