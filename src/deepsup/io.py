@@ -159,6 +159,8 @@ def disk_errors_named(path: Path) -> Iterator[None]:
     except OSError as error:
         number = error_number(error, path)
         why = _REASONS.get(number) or (os.strerror(number) if number else "the write failed")
+        if number in (errno.EEXIST, errno.ENOTDIR) and (file := next(filter(Path.is_file, path.parents), None)):
+            why = f"{file} is a file, expected a folder"
         raise WriteError(f"cannot write {path}: {why}", _REMEDIES.get(number, _CHECK)) from error
 
 

@@ -211,6 +211,8 @@ def test_a_folder_below_another(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(WriteError, match=r"file: File exists; move it out of the way"):
         folder_below(tmp_path, "file")
+    with pytest.raises(WriteError, match=r"cannot write .*file/run/.lock: .*file is a file, expected a folder; move"):
+        write_whole(tmp_path / "file" / "run" / ".lock", b"")
     linked = tmp_path / "mine"
     linked.symlink_to(tmp_path / "a")  # the user's own way to the folder may be a link
     assert below(linked, "b") == linked / "b"

@@ -139,7 +139,7 @@ def _parse(words: Sequence[str]) -> Callable[[], int | None]:
     name = mistakes.find(words, _verbs)
     if words[:1] == ["--tyro-print-completion"] and words[1:] not in (["bash"], ["zsh"], ["fish"]):
         raise DeepsupError(f"{words[0]} got {' '.join(words[1:]) or 'no shell'}; expected bash, zsh or fish")
-    if not words or words[0] in ("-h", "--help", "--help-all"):
+    if not words or words[0] in ("-h", "--help", "--help-all", "help"):
         return lambda: show({}, help_.overview(_verbs), json=False)
     try:
         if name and (short := _verbs[name].short) and not {"-h", "--help"}.isdisjoint(words):

@@ -138,6 +138,8 @@ _WORDS = {
     r"(\. Got errors:|; Argument helptext:).*(; For full)": r"\2",
     r"; For full helptext, (run|see):? .*": "; run deepsup {name} --help",
     r"Error parsing (\S+): no type matching \W*(\w+).* instantiated from \[(.*?)\]": r"\1 got \3; expected \2",
+    r"expected FLOAT\b": "expected a number",
+    r"expected INT\b": "expected a whole number",
     r"Missing value for argument '(\S+)'[^;]*": r"\1 got no value; expected one",
     r"Missing from deepsup [a-z ]+: (.*?) \(required\)": r"{name} got too few arguments; expected \1",
     r"Unrecognized options: ([^;]*)": r"{name} does not take \1",

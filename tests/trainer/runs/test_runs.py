@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -432,8 +433,10 @@ def test_rectangular_images_and_what_to_do(small: Config, tmp_path: Path) -> Non
 
 
 def test_runs_and_data_that_do_not_fit(whole: RunFolder, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"is no run: it has no config\.yaml"):
-        evaluate([RunFolder(tmp_path)])
+    with pytest.raises(RunError, match=r"is no run: it has no config\.yaml; expected a folder that .* made$"):
+        evaluate([RunFolder(tmp_path / "nothing")])
+    with pytest.raises(RunError, match=rf"made, e\.g\. {re.escape(str(whole.folder))}$"):
+        evaluate([RunFolder(whole.folder.parent)])
     with pytest.raises(DataError, match="no image file given"):
         predict(whole, [])
     for name in ("cat", "dog"):

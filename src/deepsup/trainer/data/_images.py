@@ -81,7 +81,7 @@ def read_images(files: Sequence[Path], channels: int, size: int | None) -> Image
             (a, b), (c, d) = first[1], image.size
             raise DataError(
                 f"mixed sizes: {first[0]} is {a}x{b} and {path} is {c}x{d}; expected one size; resize all images to "
-                "one: image_size=32, or --image-size 32"
+                "one: image_size=64, or --image-size 64"
             )
         arrays.append(np.asarray(image).reshape(image.size[1], image.size[0], channels))
     return np.stack(arrays).transpose(0, 3, 1, 2)

@@ -37,8 +37,8 @@ def comparison_title(comparison: Comparison) -> str:
     return f"Do companions help on {data_name(comparison)}?"
 
 
-def comparison_lead(comparison: Comparison) -> str:
-    """Return what came out, in one sentence with the number to remember, and what was compared."""
+def comparison_lead(comparison: Comparison) -> list[str]:
+    """Return two paragraphs: one sentence with the number to remember, then the rest and what was compared."""
     table = comparison.table
     seeds, nets = len(table.get("seeds", [])), sum(len(each["errors"]) for each in table["methods"].values())
     trained, tested = methods.size_of(comparison), test_images(comparison)
@@ -50,7 +50,8 @@ def comparison_lead(comparison: Comparison) -> str:
         f"{counted(len(table['methods']), 'method')} with {counted(seeds, 'seed')} each, and all {nets} nets were "
         f"tested on {judged}."
     )
-    return " ".join(filter(None, [outcome(table), sooner(comparison), norm_first(table), what]))
+    rest = " ".join(filter(None, [sooner(comparison), norm_first(table), what]))
+    return [paragraph for paragraph in (outcome(table), rest) if paragraph]
 
 
 def main_ratio(table: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
@@ -85,8 +86,8 @@ def sooner(comparison: Comparison) -> str:
     if epoch >= len(theirs):
         return ""
     return (
-        f"With them the net has the {what} that the other one ends with ({theirs[-1]:.1f} %) after {epoch} of "
-        f"{len(theirs)} epochs."
+        f"Companions save steps: after {epoch} of {len(theirs)} epochs the net with them has the {what} that the net "
+        f"without them ends with ({theirs[-1]:.1f} %)."
     )
 
 
@@ -96,7 +97,8 @@ def norm_first(table: Mapping[str, Any]) -> str:
     if found is None:
         return ""
     advice = " If you can add BatchNorm, add it first." if found["ratio"] < 1 and excludes(found["interval"], 1) else ""
-    return f"With BatchNorm instead of companions it is {found['ratio']:.2f} times.{advice}"
+    ratio = f"{found['ratio']:.2f} times that of the plain net"
+    return f"With BatchNorm instead of companions the test error is {ratio}.{advice}"
 
 
 def comparison_sections(comparison: Comparison, several: bool) -> list[Section]:

@@ -76,7 +76,8 @@ def title_of(sweeps: Sequence[SweepRecord], comparisons: Sequence[Comparison], r
 
 def lead_of(comparisons: Sequence[Comparison], runs: Sequence[RunRecord]) -> list[str]:
     """Return the introduction: what was done, and the result."""
-    leads = [comparison_lead(comparison) for comparison in comparisons]
     if len(comparisons) > 1:
-        leads = [f"{comparison.name}: {lead}" for comparison, lead in zip(comparisons, leads, strict=True)]
+        leads = [f"{comparison.name}: {' '.join(comparison_lead(comparison))}" for comparison in comparisons]
+    else:
+        leads = [paragraph for comparison in comparisons for paragraph in comparison_lead(comparison)]
     return leads + ([several_lead(runs)] if len(runs) > 1 else [run_lead(run) for run in runs])

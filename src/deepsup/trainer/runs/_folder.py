@@ -124,7 +124,11 @@ class RunFolder:
     def config(self) -> Config:
         """All settings of the run."""
         if not self._has("config.yaml"):
-            raise RunError(f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made")
+            inside = min((path.parent for path in self.folder.glob("*/config.yaml")), default=None)
+            near = f", e.g. {inside}" if inside else ""
+            raise RunError(
+                f"{self.folder} is no run: it has no config.yaml; expected a folder that deepsup train made{near}"
+            )
         path = self.folder / "config.yaml"
         with faults_named(path, RunError, "expected the config of a run"):
             return Config.recorded(read_yaml(path), str(path))

@@ -1,6 +1,7 @@
 """Start a run from weights that are there: of another run's trunk, of a file, or published with the network."""
 
 import logging
+import pickle
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -81,7 +82,8 @@ def from_weights(net: DeeplySupervised, config: Config, source: str) -> dict[str
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file of safetensors, or of a state_dict that torch has saved; no code of it is run."""
-    with faults_named(path, RunError, "expected a .safetensors file or a state_dict that torch.save wrote"):
+    expected = "expected a .safetensors file, or what torch.save(model.state_dict(), FILE) wrote"
+    with faults_named(path, RunError, expected):
         size_of_regular(path)
         read: Any = tensors_of(path) if path.suffix == ".safetensors" else unpickled(path)
         for key in ("state_dict", "model"):  # checkpoints of training scripts
@@ -102,7 +104,10 @@ def unpickled(path: Path) -> Any:
     """Return what torch has saved in a file: a zip, or in files of old versions a row of pickles."""
     if zipfile.is_zipfile(path):
         checkpoint.check_zip(path)
-    read = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        read = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:  # its text advises to load the file without this protection
+        raise ValueError("it is no state_dict; a whole model, perhaps, or no file of torch") from error
     checkpoint.check_tensors(read)
     return read
 
