@@ -1,7 +1,6 @@
 """Start a run from weights that are there: of another run's trunk, of a file, or published with the network."""
 
 import logging
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.networks import full_name, published_weights
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._model import digest_of, part_of, read_model
-from deepsup.trainer.training import _checkpoint as checkpoint
+from deepsup.trainer.training import check_saved, check_tensors
 
 GONE = "gone"
 """In place of a digest: the run to start from is no longer there."""
@@ -100,10 +99,9 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
 
 def unpickled(path: Path) -> Any:
     """Return what torch has saved in a file: a zip, or in files of old versions a row of pickles."""
-    if zipfile.is_zipfile(path):
-        checkpoint.check_zip(path)
+    check_saved(path)
     read = torch.load(path, map_location="cpu", weights_only=True)
-    checkpoint.check_tensors(read)
+    check_tensors(read)
     return read
 
 
