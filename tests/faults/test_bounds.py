@@ -100,13 +100,39 @@ MANY_LISTS = b"\x80\x02](" + b"]" * 3_200_000 + b"e."
 """A list of lists: a byte each in the file, and a hundred in memory."""
 
 
-def many_objects(path: Path) -> None:
+def pickled(structure: bytes) -> Callable[[Path], None]:
+    """Return what writes a checkpoint with this structure."""
+
+    def make(path: Path) -> None:
+        torch.save({"deepsup": 1}, path)
+        with zipfile.ZipFile(path) as old:
+            held = {name: old.read(name) for name in old.namelist()}
+        with zipfile.ZipFile(path, "w") as new:
+            for name, data in held.items():
+                new.writestr(name, structure if name.endswith(".pkl") else data)
+
+    return make
+
+
+def old_weights(structure: bytes) -> Callable[[Path], object]:
+    """Return what writes a file as old versions of torch did: pickles in a row."""
+    first = [pickle.dumps(each, 2) for each in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})]
+    return lambda path: path.write_bytes(b"".join([*first, structure, pickle.dumps([], 2)]))
+
+
+def two_lists(path: Path) -> None:
     torch.save({"deepsup": 1}, path)
-    with zipfile.ZipFile(path) as old:
-        held = {name: old.read(name) for name in old.namelist()}
-    with zipfile.ZipFile(path, "w") as new:
-        for name, data in held.items():
-            new.writestr(name, MANY_LISTS if name.endswith(".pkl") else data)
+    path.write_bytes(path.read_bytes() * 2)
+
+
+def asked(name: bytes, argument: bytes) -> bytes:
+    """Return a pickle that calls something with a number of 8 bytes or a list."""
+    return b"\x80\x02}(X\x07\x00\x00\x00deepsupK\x01X\x01\x00\x00\x00xc" + name + b"\n(" + argument + b"tRu."
+
+
+EIGHT_GIGABYTES = b"\x8a\x08" + struct.pack("<q", 2**33)
+SHARED_LISTS = b"\x80\x02]q\x00" + b"".join(b"](h%ch%ceq%c" % (n, n, n + 1) for n in range(60)) + b"."
+"""A list of twice a list of twice a list, ...: 700 bytes that stand for 2**60 values."""
 
 
 def many_members(mark: bytes, at: int, layout: str) -> Callable[[Path], object]:
@@ -150,7 +176,18 @@ BOMBS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object], str]]
     "a.tar.gz": (long_name_bomb, lambda p: unpack(p, p.parent / "out"), "a header of 2,147,483,648 bytes"),
     "wide.pt": (wide_tensor, checkpoint.load, "more values than are stored"),
     "packed.pt": (packed_checkpoint, checkpoint.load, "packed records"),
-    "objects.pt": (many_objects, checkpoint.load, "its structure has 3,200,006 bytes, expected at most 3,145,728"),
+    "zeros.pt": (pickled(asked(b"builtins\nbytearray", EIGHT_GIGABYTES)), checkpoint.load, "asks for builtins.bytearr"),
+    "storage.pt": (pickled(asked(b"torch\nFloatStorage", EIGHT_GIGABYTES)), checkpoint.load, "values that are not in"),
+    "tensor.pt": (pickled(asked(b"torch\nTensor", EIGHT_GIGABYTES)), checkpoint.load, "it asks for torch.Tensor"),
+    "set.pt": (pickled(asked(b"builtins\nset", b"](e")), checkpoint.load, "it asks for builtins.set"),
+    "counter.pt": (pickled(asked(b"collections\nCounter", b"](e")), checkpoint.load, "is made of a list"),
+    "keys.pt": (pickled(PAIRS_OF_PAIRS + b"K\x01s."), checkpoint.load, "keys that are no text"),
+    "lists.pt": (pickled(SHARED_LISTS), checkpoint.load, "stands for more than 1,048,576 values"),
+    "steps.pt": (pickled(MANY_LISTS[:3_000_000] + b"e."), checkpoint.load, "more than 1,048,576 operations"),
+    "twice.pt": (two_lists, checkpoint.load, "two records of one name, or two lists"),
+    "zeros.pth": (old_weights(asked(b"builtins\nbytearray", EIGHT_GIGABYTES)), read_weights, "builtins.bytearray"),
+    "keys.pth": (old_weights(PAIRS_OF_PAIRS + b"K\x01s."), read_weights, "keys that are no text"),
+    "objects.pt": (pickled(MANY_LISTS), checkpoint.load, "its structure has 3,200,006 bytes"),
     "objects": (lambda p: p.write_bytes(MANY_LISTS), read_batch, "more than 2,097,152 operations"),
     "members.npz": (many_members(b"PK\5\6", 12, "<I"), load_data, "its list of members has 134,217,728 bytes"),
     "large.npz": (many_members(b"PK\6\6", 40, "<Q"), load_data, "its list of members has 134,217,728 bytes"),

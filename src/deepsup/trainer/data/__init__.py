@@ -9,6 +9,7 @@ from deepsup.trainer.data._load import load_data
 from deepsup.trainer.data._npz import StoredArrays, read_arrays
 from deepsup.trainer.data._own import image_digests, image_files
 from deepsup.trainer.data._palette import palette
+from deepsup.trainer.data._pickles import PlainUnpickler, check_operations
 from deepsup.trainer.data._recorded import Split, counted, load_test
 from deepsup.trainer.data._scenes import COMPOSED, EDGES, Composed, compose
 from deepsup.trainer.data._splits import hold_out, per_class, subset, svhn_protocol
@@ -25,11 +26,13 @@ __all__ = [
     "Dataset",
     "Images",
     "Part",
+    "PlainUnpickler",
     "Report",
     "Split",
     "StoredArrays",
     "channel_means",
     "check",
+    "check_operations",
     "compose",
     "counted",
     "data_folder",

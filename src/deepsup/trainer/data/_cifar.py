@@ -6,23 +6,19 @@ and a blue plane of 32 x 32.
 
 from __future__ import annotations
 
-import io
-import pickle
-import pickletools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from deepsup.errors import DataError
 from deepsup.trainer.data._dataset import Images, Part, check_labels
+from deepsup.trainer.data._pickles import PlainUnpickler, check_operations
 from deepsup.trainer.data._storage import md5
 
 _PIXELS = 3 * 32 * 32
 _MOST_BYTES = 2**29
-_MOST_OPERATIONS = 2**21
-"""Of a pickle; a batch of CIFAR has some 100,000. One byte can make an object of a hundred."""
 
 
 def read_binary(paths: Sequence[Path], label_bytes: int, classes: int) -> tuple[Part, dict[Path, str]]:
@@ -127,51 +123,15 @@ _ADMITTED = {
 }
 
 
-_PYTHONS: Any = vars(pickle)["_Unpickler"]
-"""The unpickler that is written in Python: its steps can be checked."""
-
-
-class _Unpickler(_PYTHONS):  # type: ignore[misc]
-    """Admits arrays (as stand-ins), lists, dictionaries, bytes, strings and numbers; anything else is refused."""
-
-    dispatch: ClassVar[dict[int, Any]] = dict(_PYTHONS.dispatch)
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(io.BytesIO(data), encoding="bytes")
-        self._room = len(data)
-
-    def _encode(self, text: str, encoding: str) -> bytes:
-        """Protocol 2 writes bytes as a call of ``_codecs.encode(text, "latin1")``: the one call that is answered."""
-        self._room -= len(text)
-        if encoding != "latin1" or self._room < 0:
-            raise pickle.UnpicklingError(f"encoding {encoding!r} of more text than there is")
-        return text.encode("latin1")
+class _Unpickler(PlainUnpickler):
+    """Admits arrays too, as stand-ins."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("_codecs", "encode"):
-            return self._encode
+            return self.encode
         if (module, name) not in _ADMITTED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+            return super().find_class(module, name)
         return _ADMITTED[module, name]
-
-    def load_setitem(self) -> None:
-        self._check_keys(self.stack[-2:-1])
-        super().load_setitem()
-
-    def load_setitems(self) -> None:
-        self._check_keys(self.stack[::2])
-        super().load_setitems()
-
-    def load_dict(self) -> None:
-        self._check_keys(self.stack[::2])
-        super().load_dict()
-
-    def _check_keys(self, keys: list[Any]) -> None:
-        """Refuse keys that may take for ever to hash: a pair of twice the same pair, of twice the same pair, ..."""
-        if not all(isinstance(key, str | bytes) for key in keys):
-            raise pickle.UnpicklingError("a dictionary has keys that are no text")
-
-    dispatch |= {pickle.SETITEM[0]: load_setitem, pickle.SETITEMS[0]: load_setitems, pickle.DICT[0]: load_dict}
 
 
 def unpickle(path: Path, data: bytes) -> dict[bytes, Any]:
@@ -179,7 +139,7 @@ def unpickle(path: Path, data: bytes) -> dict[bytes, Any]:
     if len(data) > _MOST_BYTES:
         raise DataError(f"{path}: {len(data):,} bytes; expected at most {_MOST_BYTES:,} for a CIFAR batch")
     try:
-        _check_sizes(data)
+        check_operations(data)
         batch = _Unpickler(data).load()
         if isinstance(batch, dict):
             return {key.encode() if isinstance(key, str) else key: value for key, value in batch.items()}
@@ -189,14 +149,3 @@ def unpickle(path: Path, data: bytes) -> dict[bytes, Any]:
             "lists, dictionaries, bytes, strings and ints; get the file from its publisher again"
         ) from error
     raise DataError(f"{path}: holds a {type(batch).__name__}; expected a dictionary with 'data' and labels")
-
-
-def _check_sizes(data: bytes) -> None:
-    """Refuse a pickle that claims more bytes, or more places in its memo, than it has: each would be allocated."""
-    for number, (operation, argument, _) in enumerate(pickletools.genops(data)):  # raises where a length is not there
-        if number == _MOST_OPERATIONS:
-            raise pickle.UnpicklingError(f"it has more than {number:,} operations")
-        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(argument or 0) > len(data):
-            raise pickle.UnpicklingError(f"it asks for a memo of {argument:,} places")
-        if operation.name in ("EMPTY_SET", "ADDITEMS", "FROZENSET"):
-            raise pickle.UnpicklingError("it has a set")

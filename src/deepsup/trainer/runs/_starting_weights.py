@@ -2,7 +2,6 @@
 
 import logging
 import pickle
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.networks import full_name, published_weights
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._model import digest_of, part_of, read_model
-from deepsup.trainer.training import _checkpoint as checkpoint
+from deepsup.trainer.training import check_saved, check_tensors
 
 GONE = "gone"
 """In place of a digest: the run to start from is no longer there."""
@@ -102,13 +101,12 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
 
 def unpickled(path: Path) -> Any:
     """Return what torch has saved in a file: a zip, or in files of old versions a row of pickles."""
-    if zipfile.is_zipfile(path):
-        checkpoint.check_zip(path)
+    check_saved(path)
     try:
         read = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # its text advises to load the file without this protection
         raise ValueError("it is no state_dict; a whole model, perhaps, or no file of torch") from error
-    checkpoint.check_tensors(read)
+    check_tensors(read)
     return read
 
 

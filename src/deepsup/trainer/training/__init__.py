@@ -9,6 +9,7 @@ from deepsup.trainer.training._hooks import hooks
 from deepsup.trainer.training._loop import Training, not_finite
 from deepsup.trainer.training._memory import kept_memory
 from deepsup.trainer.training._precision import bfloat16_on, precision_of, settle_layers, settle_precision
+from deepsup.trainer.training._saved_structure import check_saved, check_tensors
 
 __all__ = [
     "Batches",
@@ -25,6 +26,8 @@ __all__ = [
     "build_net",
     "build_network",
     "build_objective",
+    "check_saved",
+    "check_tensors",
     "device_of",
     "hooks",
     "joined",

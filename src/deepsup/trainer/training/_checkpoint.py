@@ -2,20 +2,17 @@
 
 import logging
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from deepsup.errors import RunError
-from deepsup.io import check_zip_list, reason, remove, whole_file
+from deepsup.io import reason, remove, whole_file
+from deepsup.trainer.training._saved_structure import check_tensors, check_zip
 
 logger = logging.getLogger("deepsup")
 FORMAT = 1
-MOST_STRUCTURE = 3 * 2**20
-"""Bytes of all but the values of tensors: about 100 per tensor. A single byte can stand for an object of a hundred."""
 
 
 class DamagedCheckpointError(RunError):
@@ -51,33 +48,6 @@ def load(path: Path) -> dict[str, Any]:
             f"{path} has format {state['deepsup']}, this deepsup reads up to {FORMAT}; install the newer version"
         )
     return state
-
-
-def check_zip(path: Path) -> None:
-    """Compare every record with its checksum, which torch writes but does not read; refuse packed records.
-
-    torch stores records as they are, so that they never take more memory than the file has bytes.
-    """
-    check_zip_list(path)
-    with zipfile.ZipFile(path) as archive:
-        structure = max((info.file_size for info in archive.infolist() if info.filename.endswith(".pkl")), default=0)
-        if structure > MOST_STRUCTURE:
-            raise ValueError(f"its structure has {structure:,} bytes, expected at most {MOST_STRUCTURE:,}")
-        if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
-            raise ValueError("it has packed records")
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise ValueError(f"the checksum of its record {damaged!r} differs")
-
-
-def check_tensors(value: Any) -> None:
-    """Refuse tensors that claim more values than the file holds for them."""
-    if isinstance(value, Tensor):
-        if value.nbytes > value.untyped_storage().nbytes():
-            raise ValueError(f"a tensor {list(value.shape)} has more values than are stored")
-    elif isinstance(value, dict | list | tuple):
-        for each in value.values() if isinstance(value, dict) else value:
-            check_tensors(each)
 
 
 def latest_valid(folder: Path) -> tuple[Path, dict[str, Any]] | None:
