@@ -50,7 +50,7 @@ def fast_error(name: str, record: Record) -> Judged:
     longest = max(row["seconds"]) / 60
     words = f"{estimate(errors_of(row))}, {longest:.0f} minutes"
     if supervised is not None and (test := compare_rows(record, RowId(WITH), RowId(WITHOUT))) is not None:
-        words += f"; companions change it by {ratio_words(test)}"
+        words += f"; ratio with companions {ratio_words(test)}"
     good = row["mean"] <= TABLES[FAST[name]].rows["DSN-SVM"][0] and longest < MINUTES[name]
     return Judged(words, REPRODUCED if good else NOT_REPRODUCED)
 

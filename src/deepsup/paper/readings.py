@@ -140,7 +140,11 @@ def variances(rows: Rows) -> dict[str, Any]:
     read: list[dict[str, Any]] = []
     bars: dict[str, dict[str, float]] = {}
     for dsn in [name for name in rows if name.method.startswith("DSN")]:
-        pairs = list(zip(measurements(rows[dsn], "variances"), measurements(rows[cnn], "variances"), strict=False))
+        pairs = [
+            (ours["variances"], theirs["variances"])
+            for ours, theirs in zip(rows[dsn]["measured"], rows[cnn]["measured"], strict=False)
+            if "variances" in ours and "variances" in theirs  # of seeds with which neither diverged
+        ]
         words = f", alpha {dsn.alpha:g}" if dsn.alpha is not None else ""
         for layer in pairs[0][0] if pairs else ():
             ratios = [ours[layer] / theirs[layer] for ours, theirs in pairs]

@@ -260,6 +260,14 @@ def repeat(record: Mapping[str, Any], row_name: str, seed: int, folder: Path) ->
     return row["values"][place], error
 
 
+def with_unrun(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with the number of comparisons that its target plans and that have not run: ``unrun``."""
+    name = record["target"]
+    planned = set(plan_of(name, record["preset"], Path()).pairs) if name in TARGETS else set()
+    ran = {(RowId.of(test, "ours"), RowId.of(test, "theirs")) for test in record.get("tests", [])}
+    return {**record, "unrun": len(planned - ran)}
+
+
 def read_record(path: Path) -> dict[str, Any]:
     """Read a record."""
     try:

@@ -15,7 +15,7 @@ from deepsup.paper.own_claims import OWN_CLAIMS
 from deepsup.paper.paper_claims import PAPER_CLAIMS, verdict
 from deepsup.paper.plan import Row, minutes
 from deepsup.paper.provenance import chosen_words
-from deepsup.paper.reproduce import plan_of, read_record
+from deepsup.paper.reproduce import plan_of, read_record, with_unrun
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import NAMES, TARGETS
 from deepsup.paper.verdicts import NOT_JUDGED, RULES, Claim, Entry, errors_of
@@ -121,10 +121,10 @@ def results_text(records: Records, results: Path) -> str:
 
 
 def best_records(records: Records) -> dict[str, Mapping[str, Any]]:
-    """Return one record per target: the paper's preset if there is one."""
+    """Return one record per target, the paper's preset if there is one."""
     best: dict[str, Mapping[str, Any]] = {}
     for (name, _), record in records.items():
-        best.setdefault(name, record)
+        best.setdefault(name, with_unrun(record))
     return best
 
 

@@ -9,16 +9,16 @@ from typing import Any
 from deepsup.errors import RunError
 from deepsup.paper.own_claims import OWN_CLAIMS
 from deepsup.paper.plan import minutes
-from deepsup.paper.reproduce import plan_of
+from deepsup.paper.reproduce import plan_of, with_unrun
 from deepsup.paper.row_id import WITH, WITHOUT, RowId
 from deepsup.paper.targets import TARGETS
-from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_JUDGED, NOT_REPRODUCED, PARTLY, REPRODUCED
+from deepsup.paper.verdicts import NOT_COMPARABLE, NOT_JUDGED, NOT_REPRODUCED, PARTLY, REPRODUCED, UNDECIDED
 from deepsup.paper.when_targets import NORMS
 
 STUDIES_OF_WHEN = ("when", "when-companions", "when-tuning", "when-controls", "fast-few")
 WORDS = {
     REPRODUCED: "Shown", PARTLY: "Shown in part", NOT_REPRODUCED: "Not shown", NOT_COMPARABLE: "Not comparable",
-    NOT_JUDGED: "Not run to the end",
+    NOT_JUDGED: "Not run to the end", UNDECIDED: "Undecided",
 }  # fmt: skip
 """Verdict -> how this page says it: these are questions of ours, not claims of the paper."""
 Records = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -38,6 +38,7 @@ def study_text(name: str, record: Mapping[str, Any] | None, results: Path) -> st
         hours = minutes(plan_of(name, "cpu", Path())) / 60
         command = f"`deepsup reproduce {name} --jobs 2 --results {results.name}`"
         return f"{title} Not run yet: {command}, about {hours:.1f} hours on two cores."
+    record = with_unrun(record)
     answers = [(claim.what, *claim.judge(record)) for claim in OWN_CLAIMS if claim.target == name]
     lines = [f"- {what}: {words or 'not run'}. **{WORDS[verdict]}.**" for what, words, verdict in answers]
     picture = f"{name}-cpu.png"

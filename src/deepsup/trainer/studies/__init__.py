@@ -1,6 +1,7 @@
 """Many runs: methods with settings to choose from, chosen on validation images, compared over seeds; sweeps."""
 
 from deepsup.trainer.statistics import (
+    LEAST,
     chance_error,
     equivalence,
     error_ratio,
@@ -8,6 +9,7 @@ from deepsup.trainer.statistics import (
     has_learned,
     holm,
     least_error,
+    log_ratios,
     mean_test,
     paired,
     sign_test,
@@ -26,6 +28,7 @@ from deepsup.trainer.studies._sweep_space import COMPANIONS
 __all__ = [
     "COMPANIONS",
     "EXTENSIONS",
+    "LEAST",
     "METHODS",
     "Engine",
     "Method",
@@ -41,6 +44,7 @@ __all__ = [
     "has_learned",
     "holm",
     "least_error",
+    "log_ratios",
     "mean_test",
     "on_one_scale",
     "paired",
