@@ -186,6 +186,7 @@ def test_near_chance_is_not_learned() -> None:
     assert [chance_error(classes) for classes in (2, 4, 10)] == [50, 75, 90]
     assert [has_learned(error, 2) for error in (30, 44, 46, 50)] == [True, True, False, False]
     assert [has_learned(error, 10) for error in (57.4, 80, 85, 90)] == [True, True, False, False]
+    assert [has_learned(error, 100) for error in (60, 93, 97.9, 98.1, 99)] == [True, True, True, False, False]
 
 
 def test_a_divergence_counts_as_guessing_and_is_said() -> None:

@@ -90,6 +90,8 @@ def _one(
 
     def leave(record: dict[str, Any]) -> None:
         nonlocal figure
+        if results is not None:
+            keep(record, None, results)  # before anything can fail to be drawn
         figure = draw_record(record, folder)
         if results is not None:
             keep(record, figure, results)

@@ -36,7 +36,10 @@ def distances(rows: Rows) -> dict[str, Any]:
         if not dsn.method.startswith("DSN") or not both:
             continue
         theirs = curves[cnn]
-        panel: dict[str, Any] = {"title": dsn.loss or "softmax", "curves": {cnn.method: theirs, dsn.method: ours}}
+        panel: dict[str, Any] = {
+            "title": f"{dsn.loss} hinge" if dsn.loss else "softmax",
+            "curves": {cnn.method: theirs, dsn.method: ours},
+        }
         own, other = equally_many(ours[both[-1]], theirs[both[-1]])
         last = error_ratio(own, other)
         base = replace(cnn, epochs=both[-1])

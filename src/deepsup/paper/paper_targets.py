@@ -103,8 +103,7 @@ def digits_row(
 
 def line_of(name: RowId) -> str:
     """Return the line of a figure that a row belongs to."""
-    width = ", half width" if name.width == 0.5 else ""
-    return f"{name.method} ({name.loss}){width}" if name.loss else f"{name.method}{width}"
+    return f"{name.method} ({name.loss})" if name.loss else name.method
 
 
 SIZES = (500, 250, 1000, 2000, 5000)
@@ -114,7 +113,8 @@ def sizes(preset: str) -> Plan:
     """Fig. 2b: the four methods over the number of digits, both forms of the hinge; 500 digits at full width first."""
 
     def place(name: RowId) -> Place:
-        return Place(line_of(name), name.size or 0, look=name.method if name.loss != "multiclass" else line_of(name))
+        wide = ", full width" if name.width == 1.0 and preset != "paper" else ""
+        return Place(line_of(name) + wide, name.size or 0, int(name.loss == "multiclass"), look=name.method)
 
     def rows(methods: Iterable[str], form: str, base: Config, size: int, seeds: int) -> tuple[Row, ...]:
         epochs = 100 if preset == "paper" else STEPS * base.run.batch_size // size
@@ -131,9 +131,11 @@ def sizes(preset: str) -> Plan:
         halves = {size: by_form(HALF_NIN, size, 5) for size in SIZES}
         groups += [group for each in halves.values() for group in each[:2]]
         groups += [each[2] for each in halves.values()]
-    return Plan(
-        tuple(groups), f"nin-digits-{preset}", twins(groups) + against_softmax(groups), (Panel("training digits"),)
-    )
+    titles = ["softmax and one-vs-rest", "multiclass"]
+    if preset != "paper":
+        titles = [f"{title}, half width; large marks: full width" for title in titles]
+    panels = tuple(Panel("training digits", title) for title in titles)
+    return Plan(tuple(groups), f"nin-digits-{preset}", twins(groups) + against_softmax(groups), panels)
 
 
 def twins(groups: Sequence[Sequence[Row]]) -> tuple[tuple[RowId, RowId], ...]:
@@ -302,9 +304,9 @@ def robustness(preset: str) -> Plan:
         rows = []
         for method in methods:
             config = of_method(base, method)
-            line = label(method, form, config)
+            line, words = line_of(RowId(method, loss=form)), label(method, form, config)
             rows += [
-                Row(RowId(method, loss=form, lr=lr), Method(f"{line}, lr {lr:g}", at(config, (lr,)), 3), None,
+                Row(RowId(method, loss=form, lr=lr), Method(f"{words}, lr {lr:g}", at(config, (lr,)), 3), None,
                     digits_differ(config), (Place(line, lr, look=method),))
                 for lr in GRID
             ]  # fmt: skip

@@ -220,7 +220,12 @@ def figure_of(plan: Plan, done_rows: Sequence[Row], rows: Sequence[Mapping[str, 
     if len({place.x for row in done_rows for place in row.places}) < 2:
         bars = {row["row"]: {"paper": row["paper"], "ours": row["mean"]} for row in rows}
         sizes = {row["config"]["train_size"] for row in rows if row["paper"] is not None} - {None}
-        cut = f" (ours: {min(sizes):,} training images)" if sizes else ""
+        epochs = sorted({row["config"]["epochs"] for row in rows if row["paper"] is not None})
+        cuts = [f"{min(sizes):,} training images"] if sizes else []
+        cuts += (
+            [f"{' to '.join(dict.fromkeys(f'{each:,}' for each in (epochs[0], epochs[-1])))} epochs"] if epochs else []
+        )
+        cut = f" (ours: {', '.join(cuts)})" if cuts else ""
         return {"kind": "bars", "y": f"test error, %{cut}", "bars": bars}
     panels: list[dict[str, Any]] = [
         {"x": panel.x, "y": "test error, %", "log": panel.log, "title": panel.title, "lines": {}}

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,7 @@ from deepsup.paper.provenance import chosen_words
 from deepsup.paper.reproduce import plan_of, read_record, with_unrun
 from deepsup.paper.row_id import RowId
 from deepsup.paper.targets import NAMES, TARGETS
-from deepsup.paper.verdicts import NOT_JUDGED, RULES, Claim, Entry, errors_of
+from deepsup.paper.verdicts import NOT_JUDGED, RULES, VERDICTS, Claim, Entry, Judged, errors_of
 from deepsup.paper.when_page import STUDIES_OF_WHEN, when_block
 
 BEGIN, END = "<!-- results: written by `deepsup reproduce summary` -->", "<!-- end of results -->"
@@ -81,6 +82,7 @@ def summarise(results: Path) -> list[Path]:
     write_whole(pages[0], results_text(records, results).encode())
     blocks = {"when.md": partial(when_block, records, results), "claims.md": partial(claims_block, records)}
     docs = {results.parent / "docs" / name: block for name, block in blocks.items()}
+    docs[results.parent / "README.md"] = partial(paper_block, records)
     return pages + [page for page, block in docs.items() if renew_block(page, block)]
 
 
@@ -141,12 +143,51 @@ def verdict_table(records: Records, claims: Iterable[Claim]) -> str:
 
 
 def claims_block(records: Records) -> str:
-    """Return the verdicts of docs/claims.md: what holds, what holds in part, what does not, what is open."""
+    """Return the verdicts of docs/claims.md: a count, then one line per group of claims, in the paper's order.
+
+    The words behind the verdicts are in RESULTS.md, but for the budget curves, which stand here. Groups of which
+    nothing is judged share the last line.
+    """
     best = best_records(records)
-    by_verdict: dict[str, list[str]] = {}
+    judged = {claim: verdict(claim, best) for claim in PAPER_CLAIMS}
+    groups: dict[str, list[Claim]] = {}
     for claim in PAPER_CLAIMS:
-        by_verdict.setdefault(verdict(claim, best).verdict, []).append(claim.what)
-    return "\n".join(f"- **{name}**: {'; '.join(claims)}." for name, claims in sorted(by_verdict.items()))
+        groups.setdefault(claim.group or claim.what, []).append(claim)
+    lines, left = [f"Of {len(judged)} claims: {counted(judged.values())}.", ""], []
+    for group, claims in groups.items():
+        if all(judged[claim].verdict == NOT_JUDGED for claim in claims):
+            left.append(group)
+        else:
+            lines.append(f"- {group}: {'; '.join(verdict_words(claims, judged))}.")
+    return "\n".join([*lines, *([f"- Not judged yet: {'; '.join(left)}."] if left else [])])
+
+
+def counted(judged: Iterable[Judged]) -> str:
+    """Count verdicts: those that hold first."""
+    counts = Counter(each.verdict for each in judged)
+    return ", ".join(f"{counts[name]} {name}" for name in VERDICTS if counts[name])
+
+
+def verdict_words(claims: Sequence[Claim], judged: Mapping[Claim, Judged]) -> list[str]:
+    """Say the verdicts of a group: parts that have the same one together; with their numbers for budget curves."""
+    by_verdict: dict[str, list[str]] = {}
+    for claim in claims:
+        words, name = judged[claim]
+        shown = name if name == NOT_JUDGED else f"**{name}**"
+        told = words and claim.rule == "budget curves"
+        by_verdict.setdefault(shown, []).append(f"{claim.part}: {words}" if told else claim.part)
+    alone = len(by_verdict) == 1
+    return [
+        name if alone and not any(": " in part for part in parts) else f"{name} ({', '.join(parts)})"
+        for name, parts in by_verdict.items()
+    ]
+
+
+def paper_block(records: Records) -> str:
+    """Return the line of the README: how many claims of the paper hold."""
+    best = best_records(records)
+    judged = [verdict(claim, best) for claim in PAPER_CLAIMS]
+    return f"- Of {len(judged)} claims of the paper: {counted(judged)} ([which, and why](docs/claims.md))."
 
 
 def study(record: Mapping[str, Any]) -> list[str]:

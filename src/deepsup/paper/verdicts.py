@@ -16,6 +16,8 @@ from deepsup.trainer.studies import error_ratio, excludes, holm, mean_test
 REPRODUCED, PARTLY, NOT_REPRODUCED = "reproduced", "partly", "not reproduced"
 CORRECTED, UNDECIDED = "corrected", "undecided"
 NOT_COMPARABLE, NOT_JUDGED = "not comparable", "not judged"
+VERDICTS = (REPRODUCED, CORRECTED, PARTLY, UNDECIDED, NOT_REPRODUCED, NOT_COMPARABLE, NOT_JUDGED)
+"""In the order in which a page counts them."""
 ONE_LEARNED, NONE_LEARNED = (f"looked further: {which} candidate learned" for which in ("a", "no"))
 """What a row says whose planned candidates all were at chance."""
 EQUAL_WITHIN = 1.1
@@ -94,6 +96,10 @@ class Claim:
     target: str
     judge: Callable[[Record], Judged]
     rule: str = "comparison"
+    group: str = ""
+    """What docs/claims.md calls this claim and those like it; default: what is claimed."""
+    part: str = ""
+    """Which of them it is."""
 
 
 def guessing(config: Config) -> float:

@@ -33,8 +33,8 @@ def test_curves_have_a_dot_per_seed_and_both_distances_are_told(tmp_path: Path) 
     dots = [line for line in axes.lines if line.get_marker() == "_"]
     assert sum(len(line.get_ydata()) for line in dots) == 12
     words = [text.get_text() for text in axes.texts]
-    assert any("0.50 of the epochs" in each for each in words)
-    assert any("0.80 of the\nerror\n(0.70 to 0.90)" in each for each in words)
+    assert any("faster: 0.50 of the epochs" in each for each in words)
+    assert any("better:\n0.80 of the\nerror\n(95 % 0.70 to 0.90)" in each for each in words)
     path = draw_record(given, tmp_path)
     assert path is not None
     assert path.read_bytes().startswith(b"\x89PNG")

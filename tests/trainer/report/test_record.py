@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deepsup.trainer.report._record_figure import draw_bars
+from deepsup.trainer.report._record_figure import draw_bars, draw_panels
 
 
 def record(**ours: tuple[float, float | None]) -> dict[str, Any]:
@@ -65,3 +65,28 @@ def test_long_labels_leave_room_for_the_bars() -> None:
     lines = labels[0].split("\n")
     assert [len(label.split("\n")) for label in labels] == [2, 2]
     assert all(line.endswith(",") for line in lines[:-1])
+
+
+def test_a_seed_that_diverged_is_in_the_whisker_as_it_is_in_the_mean() -> None:
+    """Its value is not known: it counts as guessing. A whisker of negative length would end a study of hours."""
+    rows = [{"row": "a", "mean": 33.0, "deviation": 49.4, "values": [4.0, None, 5.0], "guessing": 90.0},
+            {"row": "b", "mean": 5.0, "deviation": 1.0, "values": [4.0, 5.0, 6.0], "guessing": 90.0}]  # fmt: skip
+    line = {"x": [0.1, 0.3], "y": [33.0, 5.0], "look": "CNN-Softmax"}
+    panel = {"x": "learning rate", "y": "test error, %", "log": True, "lines": {"CNN-Softmax": line}}
+    drawing = draw_panels({"target": "t", "title": "T", "rows": rows}, [panel])
+    (bars,) = drawing.figure.axes[0].containers
+    ends = [sorted(point[1] for point in segment) for segment in bars.lines[2][0].get_segments()]
+    assert ends == [[4.0, 90.0], [4.0, 6.0]]
+
+
+def test_a_single_point_beside_a_line_of_its_method_is_a_large_mark_without_a_name() -> None:
+    """Fig. 2b: full width at 500 digits, half width at all sizes. The legend leaves room for the lines."""
+    methods = ("CNN-Softmax", "DSN-Softmax", "CNN-SVM", "DSN-SVM")
+    lines = {name: {"x": [250, 500], "y": [9.0, 5.0], "look": name} for name in methods}
+    lines |= {f"{name}, full width": {"x": [500], "y": [4.0], "look": name} for name in methods}
+    panel = {"x": "training digits", "y": "test error, %", "log": True, "lines": lines}
+    drawing = draw_panels({"target": "t", "title": "T", "rows": []}, [panel])
+    drawing.figure.draw_without_rendering()
+    (axes,) = drawing.figure.axes
+    assert [text.get_text() for text in drawing.figure.legends[0].get_texts()] == list(methods)
+    assert axes.get_position().height > 0.4

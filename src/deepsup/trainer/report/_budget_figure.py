@@ -18,9 +18,10 @@ def draw_budgets(record: Mapping[str, Any]) -> Drawing | None:
         return None
     said = "; ".join(f"{row['row']}: {row['values'][0]:.3g}" for row in record["readings"])
     drawing = Drawing(
-        record["target"], f"{record['title']}. {said}.", (WIDTH, 0.6 + 3.0 * len(panels)), (len(panels), 1)
+        record["target"], f"{record['title']}. {said}.", (WIDTH + 0.6, 0.9 + 3.0 * len(panels)), (len(panels), 1)
     )
     with drawing as axes:
+        drawing.figure.suptitle(record["title"].replace("? ", "?\n", 1), fontsize=10, fontweight="bold")
         for panel, place in zip(panels, axes if len(panels) > 1 else [axes], strict=True):
             draw_panel(place, panel)
     return drawing
@@ -43,14 +44,14 @@ def draw_panel(axes: Axes, panel: Mapping[str, Any]) -> None:
     ticks = sorted({epochs for curve in means.values() for epochs in curve})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xlim(ticks[0] / 1.15, ticks[-1] * 2.2)  # room for words beside the last budget
+    axes.set_xlim(ticks[0] / 1.15, ticks[-1] * 2.8)  # room for words beside the last budget
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_locator(NullLocator())
     mark_distances(axes, panel, means)
     tidy(axes, "epochs", "test error, %")
     axes.set_title(panel["title"], fontsize=10)
-    axes.legend(fontsize=9)
+    axes.legend(fontsize=9, title="line: geometric mean; dash: one seed", title_fontsize=8)
 
 
 def mark_distances(axes: Axes, panel: Mapping[str, Any], means: Mapping[str, Mapping[int, float]]) -> None:
@@ -62,19 +63,19 @@ def mark_distances(axes: Axes, panel: Mapping[str, Any], means: Mapping[str, Map
         level = exp(mean(map(log, row["common"])))
         ends = [epochs_at(level, curve) for curve in (dsn, cnn)]
         axes.annotate("", (ends[0], level), (ends[1], level), arrowprops=arrow)
-        axes.annotate(f"{row['values'][0]:.2f} of the epochs{interval(row)}", (max(ends), level), fontsize=8,
-                      xytext=(5, 5), textcoords="offset points")  # fmt: skip
+        axes.annotate(f"faster: {row['values'][0]:.2f} of the epochs{interval(row)}", (max(ends), level), fontsize=8,
+                      xytext=(5, 2), textcoords="offset points")  # fmt: skip
     last = max(cnn.keys() & dsn.keys())
     axes.annotate("", (last, dsn[last]), (last, cnn[last]), arrowprops=arrow)
     row = panel["better"]
     middle = (cnn[last] * dsn[last]) ** 0.5
-    axes.annotate(f"{row['values'][0]:.2f} of the\nerror{interval(row)}", (last, middle), fontsize=8, xytext=(7, 0),
-                  textcoords="offset points", va="center")  # fmt: skip
+    axes.annotate(f"better:\n{row['values'][0]:.2f} of the\nerror{interval(row)}", (last, middle), fontsize=8,
+                  xytext=(7, 0), textcoords="offset points", va="center")  # fmt: skip
 
 
 def interval(row: Mapping[str, Any]) -> str:
     """Say a 95 % interval on a line of its own."""
-    return "" if row.get("interval") is None else "\n({:.2f} to {:.2f})".format(*row["interval"])
+    return "" if row.get("interval") is None else "\n(95 % {:.2f} to {:.2f})".format(*row["interval"])
 
 
 def epochs_at(level: float, curve: Mapping[int, float]) -> float:

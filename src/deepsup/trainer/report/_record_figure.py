@@ -44,7 +44,11 @@ def draw_panels(record: Mapping[str, Any], panels: Sequence[Mapping[str, Any]]) 
     """Draw lines, one panel below the other, with one legend; a panel whose rows are not run yet is left out."""
     panels = [panel for panel in panels if panel["lines"]]
     drawing = Drawing(record["target"], alt_text(record), (WIDTH, 0.8 + 2.6 * len(panels)), (len(panels), 1))
-    ranges = {row["mean"]: row["values"] for row in record["rows"] if row.get("deviation")}
+    ranges = {
+        row["mean"]: [row.get("guessing") if value is None else value for value in row["values"]]  # like the mean
+        for row in record["rows"]
+        if row.get("deviation")
+    }
     names = list(dict.fromkeys(name for panel in panels for name in panel["lines"]))
     with drawing as axes:
         labels: dict[str, Any] = {}
@@ -68,11 +72,15 @@ def draw_lines(
     for name, line in panel["lines"].items():
         like, index = line.get("look", name), names.index(name)
         whiskers = [whisker(y, ranges.get(y, ())) for y in line["y"]]
+        # a line of one point, of the same method as a longer one: a large mark, told by the panel's title
+        point = len(line["x"]) == 1 and any(other.get("look") == like and len(other["x"]) > 1
+                                            for other in panel["lines"].values())  # fmt: skip
+        style = mark(like) if like in METHODS else look(index)
         order = sorted(range(len(line["x"])), key=lambda place: line["x"][place])
         axes.errorbar(
-            [line["x"][i] for i in order], [number(line["y"][i]) for i in order],
-            yerr=[[whiskers[i][end] for i in order] for end in (0, 1)], capsize=3, label=name,
-            **(mark(like) if like in METHODS else look(index)),
+            [line["x"][i] * (1.1 if point else 1) for i in order], [number(line["y"][i]) for i in order],
+            yerr=[[whiskers[i][end] for i in order] for end in (0, 1)], capsize=3, label=None if point else name,
+            **style | ({"markersize": 9, "linestyle": ""} if point else {}),
         )  # fmt: skip
     if panel.get("log"):
         ticks = sorted({x for line in panel["lines"].values() for x in line["x"]})
@@ -83,7 +91,7 @@ def draw_lines(
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     values = [number(y) for line in panel["lines"].values() for y in line["y"] if y is not None]
-    if values and max(values) > 15 * min(values) > 0:  # a grid of rates ends where nothing is learned
+    if values and max(values) > 6 * min(values) > 0:  # a grid of rates ends where nothing is learned
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -100,7 +108,9 @@ def whisker(y: float | None, values: Sequence[float | None]) -> tuple[float, flo
     ((2.0, 3.0), (nan, nan))
     """
     known = [value for value in values if value is not None]
-    return (y - min(known), max(known) - y) if y is not None and known else (math.nan, math.nan)
+    if y is None or not known:
+        return (math.nan, math.nan)
+    return (max(0.0, y - min(known)), max(0.0, max(known) - y))  # a mean of equal values may be off by rounding
 
 
 def draw_bars(record: Mapping[str, Any]) -> Drawing | None:
