@@ -241,7 +241,7 @@ def test_alone_it_prints_the_help(capsys):
         ("bench harm --quick", "bench harm with --quick; that is an option of bench speed"),
         ("bench --seeds 3", "bench speed with --seeds; that is an option of bench harm"),
         ("bench hram", "bench 'hram'; did you mean 'harm'?"),
-        ("harm --jobs 0", "seeds=5, jobs=0; expected at least 1 of each"),  # its older name
+        ("bench harm --jobs 0", "seeds=5, jobs=0; expected at least 1 of each"),
     ],
 )
 def test_bench_measures_speed_or_harm(words, said, capsys):

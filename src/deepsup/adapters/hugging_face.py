@@ -83,10 +83,10 @@ class SupervisedTrainerMixin(_Base):
     ) -> tuple[Tensor | None, Any, Any]:
         """Return loss, scores and labels; without labels the scores alone."""
         if all(inputs.get(name) is not None for name in self.label_names):
-            found: tuple[Tensor | None, Any, Any] = super().prediction_step(
+            prediction: tuple[Tensor | None, Any, Any] = super().prediction_step(
                 model, inputs, prediction_loss_only, ignore_keys
             )
-            return found
+            return prediction
         with torch.no_grad():
             return None, model(**self._prepare_inputs(inputs)).scores, None
 

@@ -94,13 +94,13 @@ class _Once(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.said = set[str]()
+        self.seen_texts = set[str]()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the notice is new."""
-        before, text = len(self.said), record.getMessage()
-        self.said.add(text)
-        return len(self.said) > before
+        before, text = len(self.seen_texts), record.getMessage()
+        self.seen_texts.add(text)
+        return len(self.seen_texts) > before
 
 
 class _Printable(logging.Formatter):
@@ -134,8 +134,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def _parse(words: Sequence[str]) -> Callable[[], int | None]:
     """Return the call that the words ask for; a mistake becomes one line instead of the parser's box."""
-    said = io.StringIO()
-    words = mistakes.with_current_verb(words)
+    messages = io.StringIO()
     name = mistakes.find(words, _verbs)
     if words[:1] == ["--tyro-print-completion"] and words[1:] not in (["bash"], ["zsh"], ["fish"]):
         raise DeepsupError(f"{words[0]} got {' '.join(words[1:]) or 'no shell'}; expected bash, zsh or fish")
@@ -144,16 +143,16 @@ def _parse(words: Sequence[str]) -> Callable[[], int | None]:
     try:
         if name and (short := _verbs[name].short) and not {"-h", "--help"}.isdisjoint(words):
             help_.print_short(name, _verbs[name], short)
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(messages):
             call: Callable[[], int | None] = _app.cli(
                 prog="deepsup",
                 description="Deep supervision for any PyTorch model.",
-                args=mistakes.modern(words, _verbs[name]) if name else list(words),
+                args=mistakes.for_parser(words, _verbs[name]) if name else list(words),
                 config=(DisallowNone, OmitArgPrefixes),
             )
     except SystemExit as end:
         if end.code:
-            raise DeepsupError(mistakes.explain(words, _verbs, said.getvalue())) from None
+            raise DeepsupError(mistakes.explain(words, _verbs, messages.getvalue())) from None
         return lambda: 0  # the help has been printed
     return call
 
@@ -163,12 +162,12 @@ class Terminated(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def resumable(told: Callable[[], str]) -> Iterator[None]:
+def resumable(advice: Callable[[], str]) -> Iterator[None]:
     """Have a Ctrl-C or SIGTERM in this block end with words on how to go on."""
     try:
         yield
     except KeyboardInterrupt as stop:
-        raise type(stop)(told()) from None
+        raise type(stop)(advice()) from None
 
 
 def same_command() -> str:

@@ -34,7 +34,7 @@ def bench(
 
     Harm: models of 26 kinds with and without companions, under three optimizers, in a plain PyTorch loop on 500
     embedded digits (one on synthetic texts). It takes about 80 minutes on two cores. If stopped, it continues with the
-    missing trainings. Its older name is deepsup harm.
+    missing trainings.
 
     Args:
         what: what to measure: speed or harm
@@ -154,13 +154,13 @@ def _harm_text(record: dict[str, Any], out: Path) -> str:
         for row in record["rows"]
     ]  # fmt: skip
     lines = [table(["model", "optimizer", "plain, error %", "with companions", "ratio", ""], rows), ""]
-    for group, told in record["groups"].items():
-        interval = "" if told["interval"] is None else " (95 % {:.2f} to {:.2f})".format(*told["interval"])
-        ratio = "" if told["geometric_mean"] is None else f"{told['geometric_mean']:.3f}{interval}, lower in "
+    for group, mean in record["groups"].items():
+        interval = "" if mean["interval"] is None else " (95 % {:.2f} to {:.2f})".format(*mean["interval"])
+        ratio = "" if mean["geometric_mean"] is None else f"{mean['geometric_mean']:.3f}{interval}, lower in "
         lines.append(
-            f"{group}: {told['trained']} of {told['rows']} rows train without companions; there the ratio of errors is "
-            f"{ratio}{told['better']} of {told['pairs']} pairs; harmed: {', '.join(told['harmed']) or 'none'}; "
-            f"{len(told['woken'])} more train only with companions"
+            f"{group}: {mean['trained']} of {mean['rows']} rows train without companions; there the ratio of errors is "
+            f"{ratio}{mean['better']} of {mean['pairs']} pairs; harmed: {', '.join(mean['harmed']) or 'none'}; "
+            f"{len(mean['woken'])} more train only with companions"
         )
     return "\n".join([*lines, f"record: {out}"])
 

@@ -24,7 +24,7 @@ def doctor(json: Flag = False) -> int:
 
     from deepsup.trainer.runs import environment_now
 
-    found: dict[str, Any] = environment_now() | {
+    answer: dict[str, Any] = environment_now() | {
         "threads": torch.get_num_threads(),
         "devices": ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))],
         "precision": _precision(),
@@ -32,12 +32,12 @@ def doctor(json: Flag = False) -> int:
         "torchvision": _torchvision(),
     }
     began = time.monotonic()
-    checks = {"data folder writable": _data_folder, **self_tests(found["devices"])}
-    found["checks"] = {name: _verdict(check) for name, check in checks.items()}
-    found["ok"] = all(each == "ok" or each.startswith(SKIPPED) for each in found["checks"].values())
-    found["seconds"] = round(time.monotonic() - began, 2)
-    show(found, _text(found), json)
-    return 0 if found["ok"] else 1
+    checks = {"data folder writable": _data_folder, **self_tests(answer["devices"])}
+    answer["checks"] = {name: _verdict(check) for name, check in checks.items()}
+    answer["ok"] = all(each == "ok" or each.startswith(SKIPPED) for each in answer["checks"].values())
+    answer["seconds"] = round(time.monotonic() - began, 2)
+    show(answer, _text(answer), json)
+    return 0 if answer["ok"] else 1
 
 
 def _precision() -> dict[str, dict[str, str]]:
@@ -46,9 +46,10 @@ def _precision() -> dict[str, dict[str, str]]:
 
     from deepsup.trainer.training import bfloat16_on
 
-    told = {device: bfloat16_on(device) for device in ("cpu", *(["cuda"] * torch.cuda.is_available()))}
+    reasons = {device: bfloat16_on(device) for device in ("cpu", *(["cuda"] * torch.cuda.is_available()))}
     return {
-        device: {"precision": "bfloat16" if each.fast else "float32", "why": each.why} for device, each in told.items()
+        device: {"precision": "bfloat16" if each.fast else "float32", "why": each.why}
+        for device, each in reasons.items()
     }
 
 
@@ -75,9 +76,9 @@ def _torchvision() -> str:
         return "not installed"
     except Exception as error:
         torch = metadata.version("torch")
-        said = " ".join(str(error).split())
+        why = " ".join(str(error).split())
         return (
-            f"{version} does not import ({said}): it was built for another torch than {torch}; install the build for "
+            f"{version} does not import ({why}): it was built for another torch than {torch}; install the build for "
             f"this one, from the same place as torch (pytorch.org, Get Started). --network resnet18 works anyway"
         )
     return version
@@ -104,15 +105,15 @@ def _data_folder() -> str:
         return f"cannot write {folder}: {error.strerror}; set DEEPSUP_DATA to a folder that you can write"
 
 
-def _text(found: dict[str, Any]) -> str:
+def _text(answer: dict[str, Any]) -> str:
     versions = ("deepsup", "python", "torch", "numpy", "system", "machine", "cores", "threads")
-    rows: list[list[object]] = [[name, found[name]] for name in versions]
-    rows.append(["devices", " ".join(found["devices"])])
-    for device, each in found["precision"].items():
+    rows: list[list[object]] = [[name, answer[name]] for name in versions]
+    rows.append(["devices", " ".join(answer["devices"])])
+    for device, each in answer["precision"].items():
         rows.append([f"--amp auto on {device}", f"{each['precision']}: {each['why']}"])
-    for extra, missing in found["extras"].items():
+    for extra, missing in answer["extras"].items():
         rows.append([f"extra {extra}", f"not installed: {' '.join(missing)}" if missing else "installed"])
-    rows.append(["torchvision", found["torchvision"]])
-    rows += [[name, verdict] for name, verdict in found["checks"].items()]
-    end = "everything works" if found["ok"] else "something does not work: see above"
-    return f"{table(['', ''], rows).strip()}\n\n{end} ({found['seconds']:.1f} s)"
+    rows.append(["torchvision", answer["torchvision"]])
+    rows += [[name, verdict] for name, verdict in answer["checks"].items()]
+    end = "everything works" if answer["ok"] else "something does not work: see above"
+    return f"{table(['', ''], rows).strip()}\n\n{end} ({answer['seconds']:.1f} s)"

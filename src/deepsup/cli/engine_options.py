@@ -37,7 +37,7 @@ class EngineOptions:
     """GPUs per run that Ray reserves"""
 
     def chosen(self) -> Engine:
-        """Return the engine."""
+        """Return where the runs are trained."""
         from deepsup.trainer.studies import Engine
 
         return Engine(self.engine, self.jobs, self.cpus, self.gpus, self.address)

@@ -73,11 +73,11 @@ def _with_options(verb: Verb, names: tuple[str, ...]) -> Any:
 def _parameters(function: Any) -> dict[str, inspect.Parameter]:
     """Return the options of a function or a class by name, those of its groups beside its own."""
     hints = get_type_hints(function, include_extras=True)
-    found: dict[str, inspect.Parameter] = {}
+    parameters: dict[str, inspect.Parameter] = {}
     for name, each in inspect.signature(function).parameters.items():
         kind = getattr(hints[name], "__origin__", hints[name])
         if dataclasses.is_dataclass(kind):
-            found |= _parameters(kind)
+            parameters |= _parameters(kind)
         else:
-            found[name] = each.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-    return found
+            parameters[name] = each.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+    return parameters

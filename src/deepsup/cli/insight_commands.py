@@ -55,17 +55,17 @@ def inspect(
     if image is not None:
         _inspect_image(runs, image, layer, trust, json)
         return
-    found = {str(run): inspect_run(opened(run, trust), layer) for run in runs}
+    results = {str(run): inspect_run(opened(run, trust), layer) for run in runs}
     page = str(figures.write_report(runs, out)) if figures else None
-    text = "\n\n".join(f"{name}\n{_layers(each)}" for name, each in found.items())
-    show({"runs": found, "report": page}, f"{text}\n\nreport: {page}" if page else text, json)
+    text = "\n\n".join(f"{name}\n{_layers(each)}" for name, each in results.items())
+    show({"runs": results, "report": page}, f"{text}\n\nreport: {page}" if page else text, json)
 
 
-def _layers(found: dict[str, Any]) -> str:
+def _layers(insight: dict[str, Any]) -> str:
     """Return the table of a run's layers."""
-    layers, probes, first = found["layers"], found["probes"], found["agreement"]
+    layers, probes, first = insight["layers"], insight["probes"], insight["agreement"]
     if len(layers) == 1:  # no companions: by the probes
-        first = found["probe_agreement"]
+        first = insight["probe_agreement"]
     rows = [
         [
             name,
@@ -77,12 +77,12 @@ def _layers(found: dict[str, Any]) -> str:
     ]
     rows.append(["never", "", "", f"{first['never']:,}"])
     text = table(["layer", "test error", "of a linear probe", "images right from here on"], rows)
-    return "\n\n".join([text, *understated(found)])
+    return "\n\n".join([text, *understated(insight)])
 
 
-def understated(found: Mapping[str, Any]) -> list[str]:
+def understated(insight: Mapping[str, Any]) -> list[str]:
     """Return a line where companions have far more errors than linear probes of their layers, by a run's insight."""
-    layers, probes = found.get("layers", {}), found.get("probes", {})
+    layers, probes = insight.get("layers", {}), insight.get("probes", {})
     far = [
         f"{name} ({layers[name]['error']:.1f} % where a linear probe has {probes[name]['error']:.1f} %)"
         for name in probes
@@ -98,12 +98,12 @@ def _inspect_image(runs: tuple[Path, ...], image: Path, layer: str | None, trust
     figures = figures_if_there()
     answers, texts = {}, []
     for run in runs:
-        found, arrays = inspect_image(opened(run, trust), image, layer)
-        picture = figures.draw_image(run, found, arrays) if figures else None
-        answers[str(run)] = {**found, "figure": str(picture) if picture else None}
+        insight, arrays = inspect_image(opened(run, trust), image, layer)
+        picture = figures.draw_image(run, insight, arrays) if figures else None
+        answers[str(run)] = {**insight, "figure": str(picture) if picture else None}
         rows = [
             [name, each["judged_by"], each["label"], f"{each['confidence']:.3f}"]
-            for name, each in found["layers"].items()
+            for name, each in insight["layers"].items()
         ]
         drawn = f"\n\nmaps: {picture}" if picture else ""
         texts.append(f"{run}\n{table(['layer', 'judged by', 'says', 'confidence'], rows)}{drawn}")

@@ -38,22 +38,17 @@ class Verb:
 
 
 def _options(hints: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+    options: list[tuple[str, Any]] = []
     for name, hint in hints.items():
         kind = getattr(hint, "__origin__", hint)
         if dataclasses.is_dataclass(kind):
-            found += _options(get_type_hints(kind))
+            options += _options(get_type_hints(kind))
         elif name != "return":
             option = name.replace("_", "-")
-            found.append((f"--{option}", hint))
+            options.append((f"--{option}", hint))
             if hint == bool | None:
-                found.append((f"--no-{option}", hint))
-    return found
-
-
-def with_current_verb(words: Sequence[str]) -> Sequence[str]:
-    """Return the words with the verb of this version: ``deepsup harm`` is ``deepsup bench harm``."""
-    return ["bench", *words] if words[:1] == ["harm"] else words
+                options.append((f"--no-{option}", hint))
+    return options
 
 
 def find(words: Sequence[str], verbs: Mapping[str, Verb]) -> str | None:
@@ -61,23 +56,16 @@ def find(words: Sequence[str], verbs: Mapping[str, Verb]) -> str | None:
     return next((name for name in (" ".join(words[:2]), " ".join(words[:1])) if name in verbs), None)
 
 
-def modern(words: Sequence[str], verb: Verb) -> list[str]:
-    """Replace older spellings: ``--taps`` is ``--at``, ``--test False`` ``--no-test``; a bare ``--amp`` is on."""
-    options, found = verb.options, list[str]()
+def for_parser(words: Sequence[str], verb: Verb) -> list[str]:
+    """Return the words as the parser takes them: ``--taps`` is ``--at``, a bare ``--amp`` is on."""
+    options, parsed = verb.options, list[str]()
     words = ["--help" if word == "--help-all" else _renamed(word, options) for word in words]
     for word, after in zip_longest(words, words[1:], fillvalue="--"):
         if word in ("--amp", "--no-amp") and "--amp" in options and (word != "--amp" or after.startswith("--")):
-            found += ["--amp", "on" if word == "--amp" else "off"]
-            continue
-        option, equals, value = word.partition("=")
-        if equals and options.get(option) == bool | None:
-            found.append(option)
-            word = value
-        if word in ("True", "False") and found and options.get(found[-1]) == bool | None:
-            found[-1] = found[-1] if word == "True" else f"--no-{found[-1][2:]}"
+            parsed += ["--amp", "on" if word == "--amp" else "off"]
         else:
-            found.append(word)
-    return found
+            parsed.append(word)
+    return parsed
 
 
 def _renamed(word: str, options: Mapping[str, Any]) -> str:

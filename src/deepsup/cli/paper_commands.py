@@ -62,8 +62,8 @@ def reproduce(
         with resumable(lambda: f"the runs are in {out}; resume with: {same_command()}"):
             names = _names() if target == "all" else [target]
             records = [_one(name, preset, out, where, seeds, results, resume, rows) for name in names]
-        found = {"targets": records} if target == "all" else records[0]
-        show(found, "\n\n".join(_text(record) for record in records), json)
+        answer = {"targets": records} if target == "all" else records[0]
+        show(answer, "\n\n".join(_text(record) for record in records), json)
 
 
 def _one(
@@ -84,9 +84,9 @@ def _one(
     from deepsup.trainer.training import kept_memory
 
     folder, figure = record_folder(out, name, preset), None
-    kept = folder / "record.json" if results is None else results / f"{name}-{preset}.json"
+    path = folder / "record.json" if results is None else results / f"{name}-{preset}.json"
     # a part of the rows must not replace a record of more
-    earlier = read_record(kept) if (resume or rows) and kept.is_file() else None
+    earlier = read_record(path) if (resume or rows) and path.is_file() else None
 
     def leave(record: dict[str, Any]) -> None:
         nonlocal figure

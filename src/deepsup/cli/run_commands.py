@@ -88,11 +88,11 @@ def train(
     from deepsup.trainer.runs import train as train_run
     from deepsup.trainer.studies import chance_error, has_learned
 
-    held = None
+    recorded = None
     if resume and out is not None and recipe is None and config is None and RunFolder(out).exists:
-        config, held = out / "config.yaml", RunFolder(out).config
-        _check_trusted(out, held, settings, trust)
-    chosen = options.resolved(held or options.base(recipe, config, Config()), settings)
+        config, recorded = out / "config.yaml", RunFolder(out).config
+        _check_trusted(out, recorded, settings, trust)
+    chosen = options.resolved(recorded or options.base(recipe, config, Config()), settings)
     with (
         training_display(chosen.total_epochs) as display,
         resumable(lambda: _go_on(display.folder, chosen.network.name)),
@@ -121,12 +121,12 @@ def train(
     show({"run": str(run.folder), **result}, "\n".join(lines), json)
 
 
-def _check_trusted(out: Path, held: Config, settings: Any, trust: bool) -> None:
+def _check_trusted(out: Path, config: Config, settings: Any, trust: bool) -> None:
     """Refuse to import what a run names, unless the user names it too or trusts the run."""
-    if ":" in held.network.name and not trust and "network" not in options.given(settings):
+    if ":" in config.network.name and not trust and "network" not in options.given(settings):
         raise RunError(
-            f"{out} names a network that is not part of deepsup, {held.network.name}; it is not imported unless you "
-            f"name it too: give --network {held.network.name}, or --trust"
+            f"{out} names a network that is not part of deepsup, {config.network.name}; it is not imported unless you "
+            f"name it too: give --network {config.network.name}, or --trust"
         )
 
 
@@ -216,8 +216,8 @@ def compare(
     figure, report = _draw(answer, out)
     lines = [_comparison_text(answer), ""]
     supervised = [RunFolder(out / each["runs"][0]) for each in answer["methods"].values() if each["companions"]]
-    lines += [told for run in supervised[:1] if (told := shares_line(run.metrics))]
-    lines += [told for run in supervised[:1] for told in understated(run.insight)]
+    lines += [line for run in supervised[:1] if (line := shares_line(run.metrics))]
+    lines += [line for run in supervised[:1] for line in understated(run.insight)]
     lines.append(f"table: {out / 'comparison.json'}")
     lines += [f"figure: {figure}"] if figure else []
     best = _best_runs(answer)
@@ -327,8 +327,8 @@ def evaluate(
         rows = [[name, f"{error:.2f} %"] for name, error in answer["runs"].items()]
     rows.append(["output" if len(runs) == 1 else f"vote of the {len(runs)}", f"{answer['error']:.2f} %"])
     lines = [table(["", "error"], rows), "", f"on {answer['images']:,} test images{_how(answer)}"]
-    lines += [told for run in runs[:1] if (told := shares_line(RunFolder(run).metrics))]
-    lines += [told for run in runs if len(runs) == 1 for told in understated(RunFolder(run).insight)]
+    lines += [line for run in runs[:1] if (line := shares_line(RunFolder(run).metrics))]
+    lines += [line for run in runs if len(runs) == 1 for line in understated(RunFolder(run).insight)]
     if "metrics" in answer:
         lines += ["", dense_line(answer["metrics"]["output"]), "", class_table(answer["metrics"])]
     show(answer, "\n".join(lines), json)

@@ -107,10 +107,10 @@ def gradients(net: Any, images: Any, labels: Any) -> dict[str, Any]:
     return {name: value.grad for name, value in net.named_parameters()}
 
 
-def farthest(found: dict[str, Any], expected: dict[str, Any]) -> float:
+def farthest(ours: dict[str, Any], expected: dict[str, Any]) -> float:
     """Return the largest difference of two sets of gradients, relative to the largest gradient."""
     most = max(float(each.abs().max()) for each in expected.values())
-    return max(float((found[name] - each).abs().max()) for name, each in expected.items()) / most
+    return max(float((ours[name] - each).abs().max()) for name, each in expected.items()) / most
 
 
 def mixed_precision(device: str) -> str:
@@ -121,8 +121,8 @@ def mixed_precision(device: str) -> str:
     expected = {name: each.clone() for name, each in gradients(net, images, labels).items()}
     net.zero_grad()
     with torch.autocast(device.split(":")[0], torch.bfloat16):
-        found = gradients(net, images, labels)
-    ours, theirs = (torch.cat([each[name].float().flatten() for name in expected]) for each in (found, expected))
+        mixed = gradients(net, images, labels)
+    ours, theirs = (torch.cat([each[name].float().flatten() for name in expected]) for each in (mixed, expected))
     cosine = float(torch.cosine_similarity(ours, theirs, dim=0))
     return "" if cosine > 0.99 else f"the gradient under autocast has a cosine of {cosine:.3f} with that in float32"
 
@@ -167,8 +167,8 @@ def two_processes_agree() -> str:
         return f"{SKIPPED}this build of torch has no torch.distributed"
     with tempfile.TemporaryDirectory() as folder:
         spawn(one_of_two, (folder,), nprocs=2)  # type: ignore[no-untyped-call]
-        found = torch.load(Path(folder) / "gradients.pt", weights_only=True)
-    off = farthest(found, gradients(*tiny()))
+        together = torch.load(Path(folder) / "gradients.pt", weights_only=True)
+    off = farthest(together, gradients(*tiny()))
     return "" if off < 1e-4 else f"gradients of two processes differ by {off:.1%} of the largest"
 
 
@@ -186,7 +186,9 @@ def one_of_two(rank: int, folder: str) -> None:
         copies = DistributedDataParallel(net)
         plain_objective(net)(copies(images[rank::2]), labels[rank::2]).total.backward()
         if rank == 0:
-            found = {name: value.grad.cpu() for name, value in net.named_parameters() if value.grad is not None}
-            torch.save(found, Path(folder) / "gradients.pt")
+            gradients_here = {
+                name: value.grad.cpu() for name, value in net.named_parameters() if value.grad is not None
+            }
+            torch.save(gradients_here, Path(folder) / "gradients.pt")
     finally:
         distributed.destroy_process_group()

@@ -64,7 +64,7 @@ def _choices(kind: Any) -> tuple[str, ...]:
     """Return the words among which a setting is chosen, none where it is not."""
     if get_origin(kind) is Literal:
         return get_args(kind)
-    return next((found for each in get_args(kind) if (found := _choices(each))), ())
+    return next((choices for each in get_args(kind) if (choices := _choices(each))), ())
 
 
 def help_of(setting: Setting) -> str:
@@ -87,11 +87,11 @@ def default_of(setting: Setting, defaults: Config) -> str:
 
 def given(settings: Any) -> dict[str, Any]:
     """Return the settings that were given on the command line."""
-    found = {name: value for group in dataclasses.asdict(settings).values() for name, value in group.items()}
-    found = {name: value for name, value in found.items() if value is not None}
-    if "network_options" in found:
-        found["network_options"] = dict(_key_and_value(word) for word in found["network_options"])
-    return found
+    values = {name: value for group in dataclasses.asdict(settings).values() for name, value in group.items()}
+    values = {name: value for name, value in values.items() if value is not None}
+    if "network_options" in values:
+        values["network_options"] = dict(_key_and_value(word) for word in values["network_options"])
+    return values
 
 
 def _key_and_value(word: str) -> tuple[str, Any]:

@@ -88,8 +88,8 @@ def sweep(
 
     given = options.given(settings)
     default = default_config(None if "data" in given else 500)
-    kept = resume and not given and recipe is None and config is None and (out / "settings.json").is_file()
-    start = None if kept else options.resolved(options.base(recipe, config, default), settings)
+    unchanged = resume and not given and recipe is None and config is None and (out / "settings.json").is_file()
+    start = None if unchanged else options.resolved(options.base(recipe, config, default), settings)
     with counting("runs") as watch, resumable(lambda: _go_on(out, resume)), kept_memory():
         answer = sweep_settings(
             start, out, space=space, trials=trials, budget=budget, seeds=seeds, storage=storage, resume=resume,
@@ -134,15 +134,15 @@ def _text(answer: dict[str, Any], out: Path, report: str | None) -> str:
 
 def _difference(answer: dict[str, Any]) -> str:
     """Return whether companions help, by the test errors of the final runs."""
-    found = answer["difference"]
-    if found["mean"] is None:
+    difference = answer["difference"]
+    if difference["mean"] is None:
         return "a final run diverged: no comparison"
-    said = f"supervised - plain, test error: {found['mean']:+.2f} points"
-    if found["interval"] is None:
-        return f"{said}; one seed is not conclusive"
-    low, high = found["interval"]
+    text = f"supervised - plain, test error: {difference['mean']:+.2f} points"
+    if difference["interval"] is None:
+        return f"{text}; one seed is not conclusive"
+    low, high = difference["interval"]
     seeds = len(answer["methods"]["plain"]["errors"])
-    return f"{said} over {seeds} seeds, 95 % interval {low:+.2f} to {high:+.2f}; {answer['verdict']}"
+    return f"{text} over {seeds} seeds, 95 % interval {low:+.2f} to {high:+.2f}; {answer['verdict']}"
 
 
 def _percent(value: float | None) -> str:

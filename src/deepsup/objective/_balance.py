@@ -63,5 +63,5 @@ def gradient_at_zero(loss: LossFunction, classes: int) -> float:
 
 
 def name_of(loss: LossFunction) -> str:
-    """Return the name of a loss."""
+    """Return what messages call a loss: its name, or that of its class."""
     return str(getattr(loss, "__name__", None) or getattr(loss, "name", None) or type(loss).__name__)

@@ -113,8 +113,8 @@ def in_one_precision(plan: Plan, recorded: Mapping[str, Any] | None, folder: Pat
     if plan.amp is None:
         return plan
     first = next((entry["config"] for entry in (recorded or {}).get("rows", []) if "config" in entry), None)
-    asked = Config(amp=plan.amp) if first is None else Config(amp=Config.recorded(first).run.amp)
-    amp = with_precision(asked, folder).run.amp
+    choice = Config(amp=plan.amp) if first is None else Config(amp=Config.recorded(first).run.amp)
+    amp = with_precision(choice, folder).run.amp
 
     def at(config: Config) -> Config:
         return config.replace(amp=amp)

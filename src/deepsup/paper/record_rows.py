@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import torch
 
@@ -18,7 +18,52 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.runs import RunFolder, environment_now
 from deepsup.trainer.studies import COMPANIONS, EXTENSIONS, Outcome, regrown
 
-Entry = dict[str, Any]
+
+class StartEntry(TypedDict):
+    """What the runs of a row started from."""
+
+    config: dict[str, Any]
+    values: list[float]
+    """Test errors in percent, one per seed."""
+    seconds: list[float]
+
+
+class Entry(TypedDict):
+    """A row of a record; errors in percent, lists have one value per seed."""
+
+    id: dict[str, Any]
+    row: str
+    unit: str
+    paper: float | None
+    """What the paper prints."""
+    values: list[float | None]
+    """Test errors; None where the training diverged."""
+    mean: float
+    """A training that diverged counts as guessing."""
+    deviation: float | None
+    seeds: list[int]
+    diverged: int
+    differs: str
+    guessing: float
+    """The error of guessing."""
+    chosen_on: dict[str, Any]
+    choice: str
+    search: dict[str, float]
+    """Candidate -> its mean validation error."""
+    edges: list[str]
+    search_diverged: dict[str, int]
+    choosing_seconds: float
+    companions: dict[str, float]
+    """Tap -> the mean test error of its companion."""
+    seconds: list[float]
+    threads: list[int]
+    made: dict[str, Any]
+    """The environment."""
+    made_later: NotRequired[list[dict[str, Any]]]
+    """The environment of seeds that were trained later."""
+    config: dict[str, Any]
+    start: NotRequired[StartEntry]
+    measured: NotRequired[list[dict[str, Any]]]
 
 
 def environment_here() -> dict[str, Any]:
@@ -35,7 +80,7 @@ def record_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> En
     values = outcome.errors  # a training that diverged counts as guessing
     taps = complete[0]["companions"] if complete else {}
     runs = [RunFolder(job.folder) for job in outcome.jobs]
-    entry = {
+    entry: Entry = {
         "id": row.id.to_dict(),
         "row": row.method.name,
         "unit": "% test error",
@@ -58,8 +103,14 @@ def record_row(row: Row, outcome: Outcome, measure: Measure | None = None) -> En
         "threads": [run.environment["threads"] for run in runs],
         "made": environment_here(),
         "config": recorded_config(outcome.config),
-        **start_entry(outcome),
     }
+    if outcome.starts:
+        starts = [result for _, result in outcome.starts]
+        entry["start"] = {
+            "config": outcome.starts[0][0].config.to_dict(),
+            "values": [result["error"] for result in starts],
+            "seconds": [result["seconds"] for result in starts],
+        }
     if measure is not None:
         entry["measured"] = [measure(run) if "error" in result else {}
                             for run, result in zip(runs, outcome.results, strict=True)]  # fmt: skip
@@ -71,15 +122,6 @@ def recorded_config(config: Config) -> dict[str, Any]:
     place = config.network.start_from
     short = {} if place is None else {"start_from": "/".join(Path(place).parts[-2:])}
     return config.to_dict() | short
-
-
-def start_entry(outcome: Outcome) -> dict[str, Any]:
-    """Return what a row's runs started from, if they did: its config, and its test error for every seed."""
-    if not outcome.starts:
-        return {}
-    errors = [result["error"] for _, result in outcome.starts]
-    seconds = [result["seconds"] for _, result in outcome.starts]
-    return {"start": {"config": outcome.starts[0][0].config.to_dict(), "values": errors, "seconds": seconds}}
 
 
 def growth_of_grid(outcome: Outcome) -> dict[str, Any]:
@@ -102,9 +144,10 @@ def rows_that_hold(plan: Plan, record: Mapping[str, Any], measurements: bool) ->
 
     measurements: whether entries need what was read off their runs.
     """
-    entries = {RowId.of(entry): {"made": made_on(record), **entry} for entry in record["rows"]}
+    made = {"made": made_on(record)}
+    entries: dict[RowId, Entry] = {RowId.of(entry): made | entry for entry in record["rows"]}
     return {
-        row.id: entries[row.id] | {"row": row.method.name, "differs": row.differs, "paper": row.paper}
+        row.id: {**entries[row.id], "row": row.method.name, "differs": row.differs, "paper": row.paper}
         for row in plan.rows
         if row.id in entries and holds(row, entries[row.id]) and ("measured" in entries[row.id] or not measurements)
     }
@@ -143,7 +186,7 @@ def chosen_config(row: Row, entry: Entry) -> Config | None:
 
 
 def seeds_of(row: Row) -> list[int]:
-    """Return the seeds of a row."""
+    """Return the seeds that a row is to have, those that are not trained yet included."""
     first = next(iter(row.method.choices.values())).run.seed
     return list(range(first, first + row.method.seeds))
 
@@ -163,21 +206,33 @@ def rest_of(row: Row, entry: Entry) -> Row:
 
 def join_seeds(entry: Entry, more: Entry) -> Entry:
     """Return an entry with the seeds of another one, which was trained later with the same settings."""
-    lists = {key: [*entry[key], *more[key]] for key in ("values", "seeds", "seconds", "threads")}
-    errors = [entry["guessing"] if value is None else value for value in lists["values"]]
+    values = [*entry["values"], *more["values"]]
+    errors = [entry["guessing"] if value is None else value for value in values]
     counts = [len(each["seeds"]) - each["diverged"] for each in (entry, more)]
     companions = {
         tap: (counts[0] * entry["companions"].get(tap, 0) + counts[1] * more["companions"].get(tap, 0)) / sum(counts)
         for tap in entry["companions"] | more["companions"]
     }
-    facts = {"mean": mean(errors), "deviation": stdev(errors), "diverged": entry["diverged"] + more["diverged"]}
-    later = [*entry.get("made_later", []), {"seeds": more["seeds"], **more["made"]}]
-    joined = {**entry, **lists, **facts, "companions": companions, "made_later": later}
+    joined: Entry = {
+        **entry,
+        "values": values,
+        "mean": mean(errors),
+        "deviation": stdev(errors),
+        "diverged": entry["diverged"] + more["diverged"],
+        "seeds": [*entry["seeds"], *more["seeds"]],
+        "seconds": [*entry["seconds"], *more["seconds"]],
+        "threads": [*entry["threads"], *more["threads"]],
+        "companions": companions,
+        "made_later": [*entry.get("made_later", []), {"seeds": more["seeds"], **more["made"]}],
+    }
     if "measured" in entry:
         joined["measured"] = [*entry["measured"], *more["measured"]]
     if "start" in entry:
-        extended = {key: [*entry["start"][key], *more["start"][key]] for key in ("values", "seconds")}
-        joined["start"] = entry["start"] | extended
+        joined["start"] = {
+            "config": entry["start"]["config"],
+            "values": [*entry["start"]["values"], *more["start"]["values"]],
+            "seconds": [*entry["start"]["seconds"], *more["start"]["seconds"]],
+        }
     return joined
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from deepsup.errors import ConfigError, RunError, nearest
-from deepsup.io import write_whole
+from deepsup.errors import ConfigError, nearest
+from deepsup.io import read_json, write_whole
 from deepsup.paper.plan import Plan, Row, check_preset, in_one_precision, minutes, smoke_plan, start_plan, with_seeds
 from deepsup.paper.provenance import history
 from deepsup.paper.record_rows import (
@@ -274,10 +274,7 @@ def with_unrun(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read a record."""
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        record["target"], record["preset"], record["rows"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"cannot read {path}: {error}; expected a record that deepsup reproduce made") from error
-    return record
+    """Return the record of a target under a preset, as ``reproduce`` wrote it."""
+    return read_json(
+        path, {"target": str, "preset": str, "rows": [{}]}, "expected a record that deepsup reproduce made"
+    )

@@ -135,8 +135,8 @@ def test_errors_are_measured_in_float32_unless_asked(run: Run) -> None:
     model = load_model(run)
     images, labels = to_tensor(np.zeros((4, 1, 28, 28), np.uint8)), torch.zeros(4, dtype=torch.long)
     plain = measure(model.net, images, labels, model.normalize)
-    assert torch.equal(model.asked("none", None).measure(images.numpy()).scores, plain.scores)
-    assert torch.equal(model.asked("none", "off").measure(images.numpy()).scores, plain.scores)
+    assert torch.equal(model.with_options("none", None).measure(images.numpy()).scores, plain.scores)
+    assert torch.equal(model.with_options("none", "off").measure(images.numpy()).scores, plain.scores)
 
 
 @pytest.mark.parametrize("asked", ["run", "verb", "auto"])
@@ -149,7 +149,7 @@ def test_evaluation_in_bfloat16_is_that_of_autocast(
         assert run.result["measured_in"] == "bfloat16"
         assert evaluate([run])["error"] == run.result["error"]
     amp: Any = {"run": None, "verb": "on", "auto": "auto"}[asked]
-    model = load_model(run).asked("none", amp)
+    model = load_model(run).with_options("none", amp)
     images = np.random.default_rng(0).integers(0, 256, (20, 1, 28, 28), np.uint8)
     measured = model.measure(images)
     with torch.no_grad():

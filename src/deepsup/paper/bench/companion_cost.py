@@ -75,9 +75,9 @@ def measure_companions(name: str, batch: int, rounds: int) -> dict[str, Ratio]:
     turns: dict[str, Turn] = {each: step_of(objective, images, labels) for each, objective in objectives.items()}
     with kept_memory():  # as in training, for all variants: page faults of new memory are noise here
         seconds = take_turns(turns, rounds)
-    found = {f"{name}_over_plain_step": ratio(each, seconds["plain"]) for name, each in seconds.items()}
-    del found["plain_over_plain_step"]
-    return found | {"stripped_over_plain_inference": inference(plain, pooled, images, rounds)}
+    ratios = {f"{name}_over_plain_step": ratio(each, seconds["plain"]) for name, each in seconds.items()}
+    del ratios["plain_over_plain_step"]
+    return ratios | {"stripped_over_plain_inference": inference(plain, pooled, images, rounds)}
 
 
 def inference(plain: DeeplySupervised, supervised: DeeplySupervised, images: Tensor, rounds: int) -> Ratio:

@@ -52,9 +52,9 @@ print(peak_mb())
 
 def peak_mb() -> float:
     """Return the peak memory of this process in MB; getrusage would include that of its parent."""
-    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1]) / 1024
+    line = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    assert line is not None
+    return int(line[1]) / 1024
 
 
 def in_new_process(code: str, *arguments: str) -> list[float]:
@@ -128,7 +128,7 @@ def measure_streams(data: Dataset, rounds: int, images: int) -> dict[str, Any]:
     if not missing(("torchvision",)):
         streams |= {"dataloader": their_stream(data, 0), "dataloader_with_workers": their_stream(data, 2)}
     counts = {name: images * (10 if name == "deepsup" else 1) for name in streams}
-    turns: dict[str, Turn] = {name: taken(stream, counts[name]) for name, stream in streams.items()}
+    turns: dict[str, Turn] = {name: turn_of(stream, counts[name]) for name, stream in streams.items()}
     normalize, augment = fit("standardize", data), AUGMENTATIONS["crop-flip"]
     assert augment is not None
     raw = to_tensor(data.train.images[:BATCH]).contiguous(memory_format=torch.channels_last)
@@ -145,7 +145,7 @@ def measure_streams(data: Dataset, rounds: int, images: int) -> dict[str, Any]:
     return {"ratios": ratios, "images_per_second": {name: float(np.median(values)) for name, values in each.items()}}
 
 
-def taken(stream: Iterator[Tensor], count: int) -> Turn:
+def turn_of(stream: Iterator[Tensor], count: int) -> Turn:
     """Return a turn that takes ``count`` images from a stream."""
 
     def turn() -> None:

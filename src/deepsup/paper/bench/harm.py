@@ -90,9 +90,9 @@ def all_cells(seeds: int, groups: Sequence[str] = tuple(GROUPS)) -> list[Cell]:
 def known(out: Path, budget: Budget) -> Iterator[tuple[Cell, float]]:
     """Yield the cells of this budget that are already trained, with their errors."""
     for line in out.read_text(encoding="utf-8").splitlines() if out.is_file() else []:
-        found = json.loads(line)
-        if all(found[name] == value for name, value in asdict(budget).items()):
-            yield Cell(found["model"], found["optimizer"], found["seed"], found["supervised"]), found["error"]
+        record = json.loads(line)
+        if all(record[name] == value for name, value in asdict(budget).items()):
+            yield Cell(record["model"], record["optimizer"], record["seed"], record["supervised"]), record["error"]
 
 
 def error_of(cell: Cell, budget: Budget) -> tuple[float, float]:
@@ -197,8 +197,8 @@ def summary(errors: dict[Cell, float], budget: Budget) -> dict[str, Any]:
         "rows": rows,
         "budget": asdict(budget),
         "groups": {
-            group: told for group, models in GROUPS.items()
-            if (told := together([row for row in rows if row["model"] in models]))
+            group: mean_of_group for group, models in GROUPS.items()
+            if (mean_of_group := together([row for row in rows if row["model"] in models]))
         },
         "environment": environment_now() | {"threads_per_training": 1},
     }  # fmt: skip

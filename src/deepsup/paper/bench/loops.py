@@ -208,12 +208,12 @@ def measure_loops(task: Task, rounds: int, absent: Callable[[str, list[str]], No
             makers[name] = other.make
     turns |= {name: make(task).turn for name, make in makers.items()}
     seconds = take_turns(dict(turns), rounds)
-    found: dict[str, Ratio | None] = {
+    ratios: dict[str, Ratio | None] = {
         f"loop_over_{name}": ratio(seconds[name], seconds["deepsup"]) if name in makers else None for name in OTHERS
     }
     images = len(task.data.train)
     rates = {name: images / float(np.median(each)) for name, each in seconds.items()}
-    return {"ratios": found, "images_per_second": rates}
+    return {"ratios": ratios, "images_per_second": rates}
 
 
 class Samples(torch.utils.data.Dataset[tuple[Tensor, int]]):

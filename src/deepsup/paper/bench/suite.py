@@ -110,9 +110,9 @@ class Bench:
 
     def medians(self, ratios: dict[str, Any], room: str) -> dict[str, float | None]:
         """Return the medians; add the quartiles to ``self.spread``."""
-        found = {name: each for name, each in ratios.items() if isinstance(each, Ratio)}
-        self.spread |= {f"{room}{name}": [each.low, each.high] for name, each in found.items()}
-        return {name: found[name].median if name in found else None for name in ratios}
+        spreads = {name: each for name, each in ratios.items() if isinstance(each, Ratio)}
+        self.spread |= {f"{room}{name}": [each.low, each.high] for name, each in spreads.items()}
+        return {name: spreads[name].median if name in spreads else None for name in ratios}
 
     def absent(self, key: str, packages: list[str]) -> None:
         """Report the packages that a value needs."""
@@ -123,8 +123,8 @@ class Bench:
         """Measure our loop and the others."""
         self.say(f"training {task.network} with each loop")
         rounds = self.amount.loop_rounds if not room else self.amount.nin_rounds
-        found = measure_loops(task, rounds, self.absent)
-        return {**found, "ratios": self.medians(found["ratios"], room)}
+        answer = measure_loops(task, rounds, self.absent)
+        return {**answer, "ratios": self.medians(answer["ratios"], room)}
 
     def companions(self, network: str, room: str) -> dict[str, float | None]:
         """Measure the cost of companions."""
@@ -135,8 +135,8 @@ class Bench:
         """Measure the FLOP/s of training relative to a matrix product."""
         amount = self.amount
         self.say(f"FLOP/s of {amount.nin} and of a matrix product")
-        found = measure_limits(amount.nin, amount.step_batch, amount.step_rounds, amount.matmul)
-        return {**found, "ratios": self.medians(found["ratios"], "")}
+        answer = measure_limits(amount.nin, amount.step_batch, amount.step_rounds, amount.matmul)
+        return {**answer, "ratios": self.medians(answer["ratios"], "")}
 
     def data(self, data: Dataset, description: str) -> dict[str, Any]:
         """Measure reading, normalization, augmentation and memory."""

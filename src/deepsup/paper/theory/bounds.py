@@ -54,14 +54,14 @@ def recursion(times: Sequence[int], strength: float, moment: float, squared_radi
 
     Where 1 - 2 lambda eta_t is negative, e_t = 0 is the worst case; and no iterate leaves the ball.
     """
-    bound, before, found = squared_radius, 1, []
+    bound, before, sizes = squared_radius, 1, []
     for time in times:
         for t in range(before, time):
             kept = max(0.0, 1 - 2 * strength * rate(t))
             bound = min(squared_radius, kept * bound + rate(t) ** 2 * moment)
-        found.append(bound)
+        sizes.append(bound)
         before = time
-    return np.array(found)
+    return np.array(sizes)
 
 
 def theorem1_known(lambda1: float, lambda2: float) -> float:

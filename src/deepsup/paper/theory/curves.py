@@ -16,9 +16,9 @@ def curve(run: Measured) -> dict[str, Any]:
     """Return one case under one step rule."""
     case = run.case
     if run.step == KNOWN:
-        said = [bounds.theorem1_known(case.lambda1, case.lambda2)] * len(run.times)
+        printed = [bounds.theorem1_known(case.lambda1, case.lambda2)] * len(run.times)
     else:
-        said = [float(t) ** bounds.theorem1_plain(case.lambda1, case.lambda2) for t in run.times]
+        printed = [float(t) ** bounds.theorem1_plain(case.lambda1, case.lambda2) for t in run.times]
     return {
         "case": case.name,
         "lambda1": case.lambda1,
@@ -34,5 +34,5 @@ def curve(run: Measured) -> dict[str, Any]:
         "recursion_f": run.recursion.tolist(),
         "ratio": run.ratio.tolist(),
         "ratio_deviation": run.ratio_deviation.tolist(),
-        "printed_ratio": said,
+        "printed_ratio": printed,
     }

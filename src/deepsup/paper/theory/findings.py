@@ -53,9 +53,9 @@ def study(preset: str, seed: int = 0) -> dict[str, Any]:
     rows = [*first_rows, shift_row]
     rows += [row for step in STEPS for run in runs[step] for row in lemma_rows(run)]
     rows += [ratio_row(run) for run in runs[KNOWN]] + [exponent_row(run) for run in runs[PLAIN]]
-    found = [first, shift, lemma2(runs[KNOWN]), lemma3(runs[PLAIN]), proof_of_lemma3()]
-    found += [theorem1_known(runs[KNOWN]), theorem1_plain(runs[PLAIN])]
-    return {"rows": [row | {"seeds": [seed]} for row in rows], "findings": found, "curves": curves(runs)}
+    findings = [first, shift, lemma2(runs[KNOWN]), lemma3(runs[PLAIN]), proof_of_lemma3()]
+    findings += [theorem1_known(runs[KNOWN]), theorem1_plain(runs[PLAIN])]
+    return {"rows": [row | {"seeds": [seed]} for row in rows], "findings": findings, "curves": curves(runs)}
 
 
 def row(name: str, paper: float, mean: float, spread: float | None, good: bool, differs: str = "") -> Row:
@@ -92,20 +92,20 @@ def lemma_rows(run: Measured) -> list[Row]:
 
 def ratio_row(run: Measured) -> Row:
     """Return the printed order of error(P) / error(F) for the step 1/(lambda t), and the measured ratio at the end."""
-    said, found = bounds.theorem1_known(run.case.lambda1, run.case.lambda2), run.ratio[-1]
-    good = said / FACTOR <= found <= said * FACTOR
+    printed, ours = bounds.theorem1_known(run.case.lambda1, run.case.lambda2), run.ratio[-1]
+    good = printed / FACTOR <= ours <= printed * FACTOR
     name = f"Theorem 1, step {KNOWN}, ratio of errors, {run.case.label}, T = {run.times[-1]}"
-    return row(name, said, found, run.ratio_deviation[-1], bool(good), "" if good else f"off by more than {FACTOR:g}")
+    return row(name, printed, ours, run.ratio_deviation[-1], bool(good), "" if good else f"off by more than {FACTOR:g}")
 
 
 def exponent_row(run: Measured) -> Row:
     """Return the printed exponent of T in error(P) / error(F) for the step 1/t, and the fitted one."""
-    said, found = bounds.theorem1_plain(run.case.lambda1, run.case.lambda2), run.exponent()
+    printed, ours = bounds.theorem1_plain(run.case.lambda1, run.case.lambda2), run.exponent()
     limit = bounds.corrected_theorem1_plain(run.case.lambda1, run.case.lambda2)
     name = f"Theorem 1, step {PLAIN}, exponent of T, {run.case.label}, T <= {run.times[-1]}"
     # near is not enough where both exponents are small: it must also be nearer than the one that can be derived
-    good = abs(found - said) <= min(EXPONENT, abs(found - limit))
-    return row(name, said, found, None, good, "" if good else f"a quadratic tends to {limit:.3g}")
+    good = abs(ours - printed) <= min(EXPONENT, abs(ours - limit))
+    return row(name, printed, ours, None, good, "" if good else f"a quadratic tends to {limit:.3g}")
 
 
 def lemma1(seed: int) -> tuple[list[Row], Finding]:
@@ -169,14 +169,14 @@ def lemma2(runs: list[Measured]) -> Finding:
 def lemma3(runs: list[Measured]) -> Finding:
     """Judge Lemma 3 at all times of all cases."""
     broken = [run for run in runs if not holds(run.f, run.printed).all()]
-    told = "; ".join(f"{run.case.name}, lambda = {run.case.strength:g}: {worst(run):.3g}" for run in broken)
+    cases = "; ".join(f"{run.case.name}, lambda = {run.case.strength:g}: {worst(run):.3g}" for run in broken)
     still = [
         run for run in broken if not holds(run.f, printed(PLAIN, run.times, run.case.strength, run.moments[1])).all()
     ]
     empty = sum(bool((run.printed >= SQUARED_RADIUS).all()) for run in runs)
     repaired = corrections_stand(runs)
     why = (
-        f"Broken in {len(broken)} of {len(runs)} cases (times the bound at worst: {told or 'none'}), "
+        f"Broken in {len(broken)} of {len(runs)} cases (times the bound at worst: {cases or 'none'}), "
         f"and in {len(still)} still with G_F for G. Beyond lambda = 1 it falls as T^(1 - 2 lambda), faster than the "
         "1/T that the noise of the last steps leaves. Below lambda = 1/2 it grows with T: "
         f"in {empty} cases it never is below D, and says nothing."
@@ -192,12 +192,12 @@ def lemma3(runs: list[Measured]) -> Finding:
 def proof_of_lemma3(time: int = 100, strength: float = 1.5) -> Finding:
     """Put numbers into the steps of the printed proof."""
     t = np.arange(1, time)
-    harmonic, said = float((1 / t).sum()), float(np.log(time) + bounds.EULER)
+    harmonic, estimate = float((1 / t).sum()), float(np.log(time) + bounds.EULER)
     terms, claimed = float((t ** (2 * strength - 2)).sum()), time - 1
     why = (
         f"Its last step takes sum_t t^(2 lambda - 2) <= T - 1, true up to lambda = 1; at lambda = {strength:g} and "
         f"T = {time} the sum is {terms:.4g}, not {claimed}. The start is shrunk T - 1 times, not T: the sum of 1/t is "
-        f"{harmonic:.4f}, below the printed ln T + 0.578 = {said:.4f}, so the bound is too small. The noise "
+        f"{harmonic:.4f}, below the printed ln T + 0.578 = {estimate:.4f}, so the bound is too small. The noise "
         "of step t is shrunk from step t + 1 on, not from t."
     )
     fix = (
@@ -205,7 +205,11 @@ def proof_of_lemma3(time: int = 100, strength: float = 1.5) -> Finding:
         "convexity. No slip: e^-x for 1 - x is an upper bound, also where 1 - 2 lambda / t is negative."
     )
     return finding(
-        "lemma-3-proof", "Lemma 3, its proof", judge(terms <= claimed and harmonic >= said, repaired=False), why, fix
+        "lemma-3-proof",
+        "Lemma 3, its proof",
+        judge(terms <= claimed and harmonic >= estimate, repaired=False),
+        why,
+        fix,
     )
 
 

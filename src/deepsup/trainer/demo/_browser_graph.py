@@ -207,14 +207,14 @@ def attributes(node: Any) -> dict[str, Any]:
     """Return the attributes of a node as JSON can hold them."""
     import onnx
 
-    found: dict[str, Any] = {"outputs": len(node.output)} if node.op_type == "Split" else {}
+    values: dict[str, Any] = {"outputs": len(node.output)} if node.op_type == "Split" else {}
     for each in node.attribute:
         value = onnx.helper.get_attribute_value(each)
         if isinstance(value, onnx.TensorProto):
             array = onnx.numpy_helper.to_array(value)
             value = {"shape": list(array.shape), "data": array.astype(float).ravel().tolist()}
-        found[each.name] = value.decode() if isinstance(value, bytes) else list(value) if is_list(value) else value
-    return found
+        values[each.name] = value.decode() if isinstance(value, bytes) else list(value) if is_list(value) else value
+    return values
 
 
 def is_list(value: Any) -> bool:

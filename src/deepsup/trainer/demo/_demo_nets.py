@@ -69,12 +69,12 @@ def demo_net(run: RunFolder, layers: Sequence[str] = ()) -> DemoNet:
     check_fits(run, model, data.name, data.classes, data.test)
     probed = not model.net.taps
     net = with_probes(model, data, at_layers(model, layers)) if probed else model.net
-    found = DemoNet(run, model, data, net, probed, dict.fromkeys(net.taps, SURE))
+    demo = DemoNet(run, model, data, net, probed, dict.fromkeys(net.taps, SURE))
     if not probed and (run.folder / "exits.json").is_file():
         early, _ = load_exits(run)
-        found.limits, found.temperatures, found.calibrated = dict(early.thresholds), dict(early.temperatures), True
-    found.epochs = epochs_of(found)
-    return found
+        demo.limits, demo.temperatures, demo.calibrated = dict(early.thresholds), dict(early.temperatures), True
+    demo.epochs = epochs_of(demo)
+    return demo
 
 
 def at_layers(model: Model, layers: Sequence[str]) -> Any:
@@ -98,30 +98,30 @@ def with_probes(model: Model, data: Dataset, at: Any) -> DeeplySupervised:
     with torch.no_grad():
         _, features = layers.collect(fit)
     for name in layers.net.taps:
-        found = fit_probe(name, features[name], fit.labels, model.net.num_classes)
+        probe = fit_probe(name, features[name], fit.labels, model.net.num_classes)
         classifier: Any = layers.net.head(name).classifier
         classifier.slow_down(1.0)  # its parameters are its weights
-        classifier.load_state_dict({"weight": found.weight * found.scale, "bias": found.bias})
+        classifier.load_state_dict({"weight": probe.weight * probe.scale, "bias": probe.bias})
     return layers.net.eval()
 
 
-def epochs_of(found: DemoNet) -> dict[int, dict[str, Tensor]]:
+def epochs_of(demo: DemoNet) -> dict[int, dict[str, Tensor]]:
     """Return epoch -> weights; each epoch of a net without companions has probes of its own."""
-    last = len(found.run.metrics)
+    last = len(demo.run.metrics)
     epochs = {}
-    for epoch, path in snapshot_files(found.run).items():
+    for epoch, path in snapshot_files(demo.run).items():
         if epoch >= last:
             continue
-        other = copy.deepcopy(found.model.net)
+        other = copy.deepcopy(demo.model.net)
         try:
             other.load_state_dict(read_snapshot(path))
         except RuntimeError as error:
             raise RunError(f"{path} does not fit the net of its run; remove it") from error
-        if found.probed:
-            at = list(found.net.taps)
-            other = with_probes(Model(other.eval(), *rest_of(found.model)), found.data, at)
+        if demo.probed:
+            at = list(demo.net.taps)
+            other = with_probes(Model(other.eval(), *rest_of(demo.model)), demo.data, at)
         epochs[epoch] = {name: value.detach().clone() for name, value in other.state_dict().items()}
-    return epochs | {last: {name: value.detach().clone() for name, value in found.net.state_dict().items()}}
+    return epochs | {last: {name: value.detach().clone() for name, value in demo.net.state_dict().items()}}
 
 
 def rest_of(model: Model) -> tuple[Any, ...]:

@@ -163,7 +163,7 @@ def packed_epochs(each: DemoNet, graph: BrowserGraph, part: Part) -> list[dict[s
     exact = bits_of(each, each.epochs[order[-1]], part, largest_difference, MOST_DIFFERENCE)
     bits = {f"net.{name}": count for name, count in exact.items()} | dict.fromkeys(graph.fixed, OF_CONSTANTS)
     entries, text = packed_weights(named[order[-1]] | graph.fixed, bits)
-    found = [{"epoch": order[-1], "entries": entries, "text": text}]
+    packs = [{"epoch": order[-1], "entries": entries, "text": text}]
     if len(order) > 1:
         apart = bars_apart(each)
         middle = bits_of(each, each.epochs[order[len(order) // 2]], part, apart, MOST_OF_BARS)
@@ -180,9 +180,9 @@ def packed_epochs(each: DemoNet, graph: BrowserGraph, part: Part) -> list[dict[s
                 if factor <= FINEST or apart(scores, expected) <= MOST_OF_BARS:
                     break
                 factor /= 2**0.5
-            found.insert(0, {"epoch": epoch, "entries": entries, "text": text})
+            packs.insert(0, {"epoch": epoch, "entries": entries, "text": text})
             later = restored
-    return found
+    return packs
 
 
 def weights_named(each: DemoNet, epoch: int, graph: BrowserGraph) -> dict[str, Tensor]:
@@ -217,8 +217,8 @@ def bars_apart(each: DemoNet) -> Apart:
 
 def all_scores(each: DemoNet, net: DeeplySupervised, part: Part) -> Tensor:
     """Return the scores of all layers on images, [layers, N, K]."""
-    found = measure(net, to_tensor(part.images), torch.from_numpy(part.labels), each.model.normalize)
-    return torch.stack([*found.companions.values(), found.scores])
+    measurement = measure(net, to_tensor(part.images), torch.from_numpy(part.labels), each.model.normalize)
+    return torch.stack([*measurement.companions.values(), measurement.scores])
 
 
 def rendered(data: Mapping[str, Any]) -> str:

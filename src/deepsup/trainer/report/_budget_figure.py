@@ -16,9 +16,9 @@ def draw_budgets(record: Mapping[str, Any]) -> Drawing | None:
     panels = record["figure"]["panels"]
     if not panels:
         return None
-    said = "; ".join(f"{row['row']}: {row['values'][0]:.3g}" for row in record["readings"])
+    values = "; ".join(f"{row['row']}: {row['values'][0]:.3g}" for row in record["readings"])
     drawing = Drawing(
-        record["target"], f"{record['title']}. {said}.", (WIDTH + 0.6, 0.9 + 3.0 * len(panels)), (len(panels), 1)
+        record["target"], f"{record['title']}. {values}.", (WIDTH + 0.6, 0.9 + 3.0 * len(panels)), (len(panels), 1)
     )
     with drawing as axes:
         drawing.figure.suptitle(record["title"].replace("? ", "?\n", 1), fontsize=10, fontweight="bold")

@@ -61,10 +61,10 @@ def main_ratio(table: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None
 
 def outcome(table: Mapping[str, Any]) -> str:
     """Return one sentence: how many times the error companions leave."""
-    found = main_ratio(table)
-    if found is None:
+    main = main_ratio(table)
+    if main is None:
         return ""
-    ratio = found[1]
+    ratio = main[1]
     times = f"{ratio['ratio']:.2f} times that without"
     if ratio["interval"] is None:
         return f"With companions the test error is {times}, with one seed, which says nothing about chance."
@@ -77,9 +77,9 @@ def outcome(table: Mapping[str, Any]) -> str:
 
 def sooner(comparison: Comparison) -> str:
     """Return after how many epochs the net with companions has the error that the other one ends with, if sooner."""
-    found = main_ratio(comparison.table)
+    main = main_ratio(comparison.table)
     what, curves = methods.mean_curves(comparison)
-    ours, theirs = (curves.get(name) for name in (found[0].split(" / ") if found else ("", "")))
+    ours, theirs = (curves.get(name) for name in (main[0].split(" / ") if main else ("", "")))
     if ours is None or theirs is None or not len(theirs) or not theirs[-1] >= np.nanmin(ours):
         return ""
     epoch = 1 + int(np.argmax(ours <= theirs[-1]))
@@ -93,12 +93,12 @@ def sooner(comparison: Comparison) -> str:
 
 def norm_first(table: Mapping[str, Any]) -> str:
     """Return what BatchNorm does to the same net, where it was trained."""
-    found = next((each for pair, each in table.get("ratios", {}).items() if pair.startswith("BatchNorm")), None)
-    if found is None:
+    ratio = next((each for pair, each in table.get("ratios", {}).items() if pair.startswith("BatchNorm")), None)
+    if ratio is None:
         return ""
-    advice = " If you can add BatchNorm, add it first." if found["ratio"] < 1 and excludes(found["interval"], 1) else ""
-    ratio = f"{found['ratio']:.2f} times that of the plain net"
-    return f"With BatchNorm instead of companions the test error is {ratio}.{advice}"
+    advice = " If you can add BatchNorm, add it first." if ratio["ratio"] < 1 and excludes(ratio["interval"], 1) else ""
+    times = f"{ratio['ratio']:.2f} times that of the plain net"
+    return f"With BatchNorm instead of companions the test error is {times}.{advice}"
 
 
 def comparison_sections(comparison: Comparison, several: bool) -> list[Section]:
@@ -121,9 +121,9 @@ def results(comparison: Comparison) -> Section:
     """Return the ratio of the errors, every seed of every method, and the tables."""
     table = comparison.table
     section = Section("Results", "\n".join(table.get("notes", [])))
-    found = main_ratio(table)
-    if found is not None:
-        ratio = found[1]
+    main = main_ratio(table)
+    if main is not None:
+        ratio = main[1]
         section.cards = [("test error with companions / without", f"{ratio['ratio']:.2f}"),
                          ("95 % interval", interval(ratio)),
                          ("lower in", f"{ratio['lower']} of {ratio['pairs']} seeds")]  # fmt: skip
@@ -189,15 +189,15 @@ def next_step(comparison: Comparison) -> Section:
     if not is_own_data(table):
         why = "Your own images. Replace FOLDER by a folder that has one sub-folder of images per class:"
         section.commands.append((why, compare_own(table)))
-    seeds, found = len(table.get("seeds", [])), main_ratio(table)
-    if found is not None and not excludes(found[1]["interval"], 1):
+    seeds, main = len(table.get("seeds", [])), main_ratio(table)
+    if main is not None and not excludes(main[1]["interval"], 1):
         more = max(10, 2 * seeds)
         why = f"{counted(seeds, 'seed')} cannot distinguish the methods. More seeds make the interval narrower:"
         section.commands.append((why, compare_again(table, name, seeds=more)))
-    elif found is not None and found[1]["ratio"] > 1:
+    elif main is not None and main[1]["ratio"] > 1:
         why = "Companions raise the error here. Give them less weight:"
         section.commands.append((why, compare_again(table, name, alpha=[0.1])))
-    elif found is not None and more_images(table):
+    elif main is not None and more_images(table):
         why = "Companions help here. See whether they still do with more images:"
         section.commands.append((why, compare_again(table, name, train_size=more_images(table))))
     section.commands += longer(comparison) + inspect_pair(comparison)

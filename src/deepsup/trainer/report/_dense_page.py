@@ -26,20 +26,22 @@ def dense_sections(run: RunRecord) -> list[Section]:
 
 def metrics(run: RunRecord) -> Section:
     """Return mean IoU, Dice and wrong pixels of each output, and the IoU of every class."""
-    found: dict[str, dict[str, Any]] = run.insight["dense"]
-    edges = any("boundary_f" in each for each in found.values())
+    outputs: dict[str, dict[str, Any]] = run.insight["dense"]
+    edges = any("boundary_f" in each for each in outputs.values())
     rows = [
         [name, *(share(each.get(key)) for key in ("miou", "dice", "pixel_error")),
          *([share(each.get("boundary_f", {}).get("f"))] if edges else [])]
-        for name, each in found.items()
+        for name, each in outputs.items()
     ]  # fmt: skip
     header = ["output", "mean IoU", "Dice", "wrong pixels", *(["boundary F (ODS)"] if edges else [])]
     classes = [str(each) for each in run.insight.get("classes", [])]
     by_class = [
-        [name, *(share(each.get("iou_per_class", {}).get(name)) for each in found.values())] for name in classes
+        [name, *(share(each.get("iou_per_class", {}).get(name)) for each in outputs.values())] for name in classes
     ]
     return Section(
-        "What each output says", METRICS, tables=[PageTable(header, rows), PageTable(["class, IoU", *found], by_class)]
+        "What each output says",
+        METRICS,
+        tables=[PageTable(header, rows), PageTable(["class, IoU", *outputs], by_class)],
     )
 
 
@@ -49,10 +51,10 @@ def side_outputs(run: RunRecord) -> Section:
     scenes, truth = run.arrays.get("scenes", ())[:MOST_PICTURES], run.arrays.get("truth", ())
     names = [name for name in run.insight["dense"] if f"said/{name}" in run.arrays]
     section.columns = 2 + len(names)
-    said = {name: run.arrays[f"said/{name}"] for name in names}
+    masks = {name: run.arrays[f"said/{name}"] for name in names}
     for index, (scene, mask) in enumerate(zip(scenes, truth, strict=False)):
         shown = {"image": scene, "truth": coloured(mask)}
-        shown |= {name: coloured(said[name][index]) for name in names}
+        shown |= {name: coloured(masks[name][index]) for name in names}
         for name, picture in shown.items():
             alt = f"Test image {index}: {name}"
             section.pictures.append(Picture(picture_uri(picture), alt, [name, f"test image {index}"]))

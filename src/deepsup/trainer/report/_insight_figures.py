@@ -40,8 +40,8 @@ def draw_confusion(run: RunRecord) -> Drawing | None:
             for (row, column), count in np.ndenumerate(counts):
                 colour = "white" if row != column and shades[row, column, 3] > WHITE_FROM else INK
                 weight = "bold" if row == column else "normal"
-                said = f"{count:g}" if count else ""
-                axes.text(column, row, said, ha="center", va="center", color=colour, fontsize=8, fontweight=weight)
+                text = f"{count:g}" if count else ""
+                axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=8, fontweight=weight)
         every = max(1, len(classes) // 25)
         names, places = classes[::every], range(0, len(classes), every)
         drawing.name_ticks(axes.yaxis, places, names)

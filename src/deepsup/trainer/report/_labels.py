@@ -30,9 +30,9 @@ def labels_of(runs: Sequence[RunRecord]) -> dict[str, str]:
     keys = dict.fromkeys(key for run in runs for key in run.config)
     other = [key for key in keys if len({shown(run.config.get(key)) for run in runs}) > 1]
     for chosen in [(key,) for key in other] + list(combinations(other, 2)):
-        said = {run.name: f"{run.method}, {', '.join(labelled_setting(run, key) for key in chosen)}" for run in runs}
-        if len(set(said.values())) == len(runs):
-            return said
+        labels = {run.name: f"{run.method}, {', '.join(labelled_setting(run, key) for key in chosen)}" for run in runs}
+        if len(set(labels.values())) == len(runs):
+            return labels
     return {run.name: run.name for run in runs}
 
 

@@ -63,13 +63,13 @@ def layer_lines(runs: Sequence[RunRecord]) -> dict[str, Errors]:
 
 def gather(runs: Sequence[RunRecord], key: str) -> Errors:
     """Return layer -> errors, one per run."""
-    found: Errors = {}
+    errors: Errors = {}
     for run in runs:
         for layer, each in run.insight.get(key, {}).items():
             error = number(each.get("error"))
             if error == error:
-                found.setdefault(layer, []).append(error)
-    return found
+                errors.setdefault(layer, []).append(error)
+    return errors
 
 
 def draw_line(axes: Any, places: list[float], errors: Errors, label: str, kind: str, style: dict[str, Any]) -> None:
@@ -78,10 +78,10 @@ def draw_line(axes: Any, places: list[float], errors: Errors, label: str, kind: 
     deviations = [stdev(each) if len(each) > 1 else 0.0 for each in values]
     own = {"linestyle": "-", "markersize": 6} if kind == "probe" else {"linestyle": ":", "marker": "D", "markersize": 4}
     net = "trained with companions" if style["markerfacecolor"] == style["color"] else "plain net"
-    said = f"{label}: {net}" if kind == "probe" else f"{label}: its companions"
+    text = f"{label}: {net}" if kind == "probe" else f"{label}: its companions"
     axes.errorbar(
         places, [mean(each) for each in values], yerr=deviations if any(deviations) else None, capsize=4,
-        label=said, **{**style, **own},
+        label=text, **{**style, **own},
     )  # fmt: skip
 
 
@@ -104,15 +104,15 @@ def describe_lines(lines: Mapping[str, Errors]) -> str:
 
 def probed_pairs(comparison: Comparison) -> dict[str, dict[str, list[RunRecord]]]:
     """Return, by loss, the CNN and DSN runs if both have probes; the loss with the most seeds first."""
-    found = {}
+    pairs = {}
     for loss in ("Softmax", "SVM"):
         pair = {
             method: [run for run in comparison.runs.get(method, []) if run.insight.get("probes")]
             for method in (f"CNN-{loss}", f"DSN-{loss}")
         }
         if all(pair.values()):
-            found[loss] = pair
-    return dict(sorted(found.items(), key=lambda each: -min(map(len, each[1].values()))))
+            pairs[loss] = pair
+    return dict(sorted(pairs.items(), key=lambda each: -min(map(len, each[1].values()))))
 
 
 def draw_agreement(runs: Sequence[RunRecord]) -> Drawing | None:

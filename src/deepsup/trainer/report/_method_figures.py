@@ -22,8 +22,8 @@ def draw_methods(comparison: Mapping[str, Any], folder: Path) -> Path:
 def methods_figure(comparison: Mapping[str, Any]) -> Drawing:
     """Draw the test error of every method on a logarithmic axis: a line for each seed, and the mean."""
     methods = comparison["methods"]
-    said = ", ".join(f"{method} {error_text(each)}" for method, each in methods.items())
-    drawing = Drawing("methods", f"Test error of the methods, percent, each seed and the mean: {said}.", (WIDTH, 3.4))
+    means = ", ".join(f"{method} {error_text(each)}" for method, each in methods.items())
+    drawing = Drawing("methods", f"Test error of the methods, percent, each seed and the mean: {means}.", (WIDTH, 3.4))
     with drawing as axes:
         for errors in zip(*(each["errors"] for each in methods.values()), strict=False):
             values = [max(number(error), LEAST) for error in errors]
@@ -98,8 +98,8 @@ def draw_train_and_test(comparison: Comparison) -> Drawing | None:
     if not trained:
         return None
     tested = {method: number(comparison.table["methods"][method]["mean"]) for method in trained}
-    said = ", ".join(f"{method} {trained[method]:.2f} and {tested[method]:.2f}" for method in trained)
-    drawing = Drawing("train-and-test", f"Error in training (last epoch) and on the test set, percent: {said}.")
+    values = ", ".join(f"{method} {trained[method]:.2f} and {tested[method]:.2f}" for method in trained)
+    drawing = Drawing("train-and-test", f"Error in training (last epoch) and on the test set, percent: {values}.")
     with drawing as axes:
         for place, method in enumerate(trained):
             axes.plot([trained[method], tested[method]], [place, place], color=INK, alpha=0.35, linewidth=2)

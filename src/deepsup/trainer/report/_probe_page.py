@@ -88,8 +88,8 @@ def output_section(run: RunRecord) -> Section:
 
 def draw_by_layer(name: str, what: str, unit: str, values: Mapping[str, float]) -> Drawing:
     """Draw one number per layer, from the input to the output."""
-    said = ", ".join(f"{layer} {value:.3g}" for layer, value in values.items())
-    drawing = Drawing(name, f"{what[0].upper()}{what[1:]} by layer, {unit}: {said}.", (WIDTH, 2.9))
+    numbers = ", ".join(f"{layer} {value:.3g}" for layer, value in values.items())
+    drawing = Drawing(name, f"{what[0].upper()}{what[1:]} by layer, {unit}: {numbers}.", (WIDTH, 2.9))
     with drawing as axes:
         axes.plot(range(len(values)), list(values.values()), color=SUPERVISED, marker="o", linewidth=1.7)
         crowded = sum(len(layer) + 1 for layer in values) > 50

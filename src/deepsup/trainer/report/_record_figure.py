@@ -169,5 +169,5 @@ def draw_feature_maps(record: Mapping[str, Any], runs: Path) -> Drawing | None:
 
 def alt_text(record: Mapping[str, Any]) -> str:
     """Say what the figure shows."""
-    said = ", ".join(f"{row['row']} {number(row['mean']):.3g}" for row in record["rows"])
-    return f"{record['title']}. {said}."
+    means = ", ".join(f"{row['row']} {number(row['mean']):.3g}" for row in record["rows"])
+    return f"{record['title']}. {means}."

@@ -164,8 +164,8 @@ def course(run: RunRecord) -> Section:
     )
     section.show(training.draw_shares(run), SHARES)
     section.show(training.draw_gradients(run), GRADIENTS)
-    told = shares_line(run.metrics)
-    section.text = f"{told[0].upper()}{told[1:]}." if told else ""
+    line = shares_line(run.metrics)
+    section.text = f"{line[0].upper()}{line[1:]}." if line else ""
     if not run.metrics:
         section.text = "No epoch has ended yet."
     return section
@@ -180,10 +180,10 @@ def mistakes(run: RunRecord) -> Section:
         section.text = f"No test image of: {', '.join(map(str, absent))}."
     images = run.arrays.get("mistakes", ())[:MOST_PICTURES]
     for each, image in zip(run.insight.get("mistakes", []), images, strict=False):
-        said = [f"{each['label']} classified as {each['said']}", f"confidence {plain(each['confidence'])}"]
+        words = [f"{each['label']} classified as {each['said']}", f"confidence {plain(each['confidence'])}"]
         hidden = [f"{layer}: {label}" for layer, label in each.get("layers", {}).items()]
-        alt = f"Test image {each['index']}, {said[0]}"
-        section.pictures.append(Picture(insight_figures.picture_uri(image), alt, [*said, *hidden]))
+        alt = f"Test image {each['index']}, {words[0]}"
+        section.pictures.append(Picture(insight_figures.picture_uri(image), alt, [*words, *hidden]))
     return section
 
 

@@ -68,8 +68,8 @@ class Drawing:
     def __exit__(self, *error: Any) -> None:
         for text in self.figure.findobj(Text):
             assert isinstance(text, Text)
-            said = printable(text.get_text())  # of a stranger: XML has no control characters
-            text.set_text(said if len(said) <= LONGEST_TEXT else shorten(said, LONGEST_TEXT))
+            words = printable(text.get_text())  # of a stranger: XML has no control characters
+            text.set_text(words if len(words) <= LONGEST_TEXT else shorten(words, LONGEST_TEXT))
             if text.get_gid() is None and not has_glyphs(text.get_text()):
                 self._name(text, text.get_text(), limit=80)
         self._context.__exit__(*error)
@@ -136,10 +136,10 @@ class Drawing:
         drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
         return re.sub(r'<g id="(name\d+)">(\s*<text[^>]*>).*?</text>', self._named, drawn, flags=re.DOTALL)
 
-    def _named(self, found: re.Match[str]) -> str:
+    def _named(self, match: re.Match[str]) -> str:
         """Return a text element of the SVG with the name and a tooltip."""
-        shown, whole = self._names[found[1]]
-        return f"<g><title>{escape(whole)}</title>{found[2]}{escape(shown)}</text>"
+        shown, whole = self._names[match[1]]
+        return f"<g><title>{escape(whole)}</title>{match[2]}{escape(shown)}</text>"
 
 
 def tidy(axes: Axes, xlabel: str, ylabel: str) -> None:

@@ -21,12 +21,12 @@ def best_so_far(trials: Sequence[Mapping[str, Any]]) -> list[float]:
     >>> best_so_far([{"validation_error": 5.0}, {"validation_error": None}, {"validation_error": 4.0}])
     [5.0, 5.0, 4.0]
     """
-    found, best = [], math.nan
+    lowest, best = [], math.nan
     for trial in trials:
         error = number(trial["validation_error"])
         best = error if math.isnan(best) or error < best else best
-        found.append(best)
-    return found
+        lowest.append(best)
+    return lowest
 
 
 def marker(method: str) -> dict[str, Any]:
@@ -70,8 +70,8 @@ def draw_importance(sweep: SweepRecord, method: str) -> Drawing | None:
     shares = sweep.methods[method].get("importance", {})
     if not shares:
         return None
-    said = ", ".join(f"{name} {100 * number(share):.0f} %" for name, share in shares.items())
-    drawing = Drawing(f"importance-{method}", f"Importance of each setting, {LABELS[method]}: {said}.",
+    values = ", ".join(f"{name} {100 * number(share):.0f} %" for name, share in shares.items())
+    drawing = Drawing(f"importance-{method}", f"Importance of each setting, {LABELS[method]}: {values}.",
                       size=(WIDTH, 1 + 0.3 * len(shares)))  # fmt: skip
     with drawing as axes:
         places = range(len(shares))

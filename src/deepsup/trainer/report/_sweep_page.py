@@ -11,6 +11,7 @@ from deepsup.trainer.report._page import PageTable, Section
 from deepsup.trainer.report._read import SweepRecord
 from deepsup.trainer.report._run_page import percent
 from deepsup.trainer.report._style import MOST_LINES, number
+from deepsup.trainer.statistics import excludes
 
 BEST = 10
 """Trials in the table of the best."""
@@ -29,13 +30,13 @@ def data_name(sweep: SweepRecord) -> str:
 def sweep_lead(sweep: SweepRecord) -> str:
     """Return what was searched and the result, in a few sentences."""
     ours, plain = sweep.methods["supervised"], sweep.methods["plain"]
-    said = (
+    sentence = (
         f"{ours['trials']} {'trial' if ours['trials'] == 1 else 'trials'} with companions and {plain['trials']} of the "
         f"plain net were judged on "
         f"{sweep.table['validation_images']:,} validation images of {data_name(sweep)}; the first of each has the "
         f"default settings. {gain('The net with companions', ours)}; {gain('the plain net', plain)}."
     )
-    return f"{said} {outcome(sweep)}"
+    return f"{sentence} {outcome(sweep)}"
 
 
 def gain(what: str, method: dict[str, Any]) -> str:
@@ -50,18 +51,20 @@ def gain(what: str, method: dict[str, Any]) -> str:
 
 def outcome(sweep: SweepRecord) -> str:
     """Return whether companions help, by the test errors of the winners."""
-    found = sweep.table.get("difference")
-    if not found or found["mean"] is None:
+    paired = sweep.table.get("difference")
+    if not paired or paired["mean"] is None:
         return "The winners have not been tested."
     ours, plain = (sweep.methods[method] for method in ("supervised", "plain"))
-    said = f"On the test set the winners have {ours['mean']:.2f} % with companions and {plain['mean']:.2f} % without"
-    if found["interval"] is None:
-        return f"{said}; one seed cannot show whether that is more than chance."
-    low, high = found["interval"]
-    difference = "not a significant difference" if low <= 0 <= high else "a significant difference"
+    sentence = (
+        f"On the test set the winners have {ours['mean']:.2f} % with companions and {plain['mean']:.2f} % without"
+    )
+    if paired["interval"] is None:
+        return f"{sentence}; one seed cannot show whether that is more than chance."
+    low, high = paired["interval"]
+    difference = "a significant difference" if excludes((low, high), 0) else "not a significant difference"
     verdict = sweep.table.get("verdict", difference)  # sweeps of earlier versions have none
     seeds = len(ours["errors"])
-    return f"{said}: {verdict} (95 % interval of the difference {low:+.2f} to {high:+.2f} points, {seeds} seeds)."
+    return f"{sentence}: {verdict} (95 % interval of the difference {low:+.2f} to {high:+.2f} points, {seeds} seeds)."
 
 
 def sweep_sections(sweep: SweepRecord, several: bool) -> list[Section]:

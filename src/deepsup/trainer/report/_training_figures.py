@@ -75,8 +75,8 @@ def some(lines: dict[str, list[float]]) -> dict[str, list[float]]:
 
 def draw_shares(run: RunRecord) -> Drawing | None:
     """Draw the companions' share of the gradient at every tapped layer over the epochs."""
-    found = series_by_layer(run.metrics, "companion_shares")
-    lines = {tap: [100 * value for value in values] for tap, values in found.items()}
+    shares = series_by_layer(run.metrics, "companion_shares")
+    lines = {tap: [100 * value for value in values] for tap, values in shares.items()}
     alt = f"Share of the gradient that companions of {run.name} gave over the epochs, in percent; {ends(lines)}."
     return draw_lines(run, "companion-shares", alt, lines, "gradient from companions, %")
 
@@ -163,11 +163,11 @@ def gradient_ratios(ours: Sequence[RunRecord], theirs: Sequence[RunRecord]) -> d
 
 def mean_variances(runs: Sequence[RunRecord]) -> dict[str, float]:
     """Return layer -> mean over all epochs and runs of the variance of its gradient."""
-    found: dict[str, list[float]] = {}
+    variances: dict[str, list[float]] = {}
     for run in runs:
         for layer, values in series_by_layer(run.metrics, "gradient_variances").items():
-            found.setdefault(layer, []).extend(value for value in values if math.isfinite(value))
-    return {layer: sum(values) / len(values) for layer, values in found.items() if values}
+            variances.setdefault(layer, []).extend(value for value in values if math.isfinite(value))
+    return {layer: sum(values) / len(values) for layer, values in variances.items() if values}
 
 
 def ends(lines: dict[str, list[float]], unit: str = "") -> str:
@@ -176,5 +176,5 @@ def ends(lines: dict[str, list[float]], unit: str = "") -> str:
     >>> ends({"conv1": [9.0, 3.5]}, " %")
     'conv1 3.5 %'
     """
-    said = [f"{name} {values[-1]:.3g}{unit}" for name, values in lines.items() if values and math.isfinite(values[-1])]
-    return ", ".join(said) or "nothing recorded"
+    parts = [f"{name} {values[-1]:.3g}{unit}" for name, values in lines.items() if values and math.isfinite(values[-1])]
+    return ", ".join(parts) or "nothing recorded"

@@ -36,7 +36,7 @@ def evaluate(
     """
     if not runs:
         raise RunError("no run given; expected at least one run folder")
-    models = [load_model(run).asked(tta, amp) for run in runs]
+    models = [load_model(run).with_options(tta, amp) for run in runs]
     name, classes, test = data_to_test(runs, models, data)
     for run, model in zip(runs, models, strict=True):
         check_fits(run, model, name, classes, test)
@@ -120,7 +120,7 @@ def predict(
     """
     if not files:
         raise DataError("no image file given; expected at least one")
-    model = load_model(run).asked(tta, amp)
+    model = load_model(run).with_options(tta, amp)
     if model.dense:
         return predict_masks(model, files, below(run.folder, "predictions") if out is None else Path(out))
     if out is not None:

@@ -55,7 +55,7 @@ class Model:
         """Whether the net scores every pixel."""
         return self.net.dense
 
-    def asked(self, tta: str | None, amp: str | None) -> "Model":
+    def with_options(self, tta: str | None, amp: str | None) -> "Model":
         """Return a model that answers from other views, or in another precision, than its run does; None: the run's.
 
         amp: auto, on or off, of the machine here.

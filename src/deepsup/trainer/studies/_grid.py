@@ -86,14 +86,14 @@ def renamed(name: str, old: float, new: float) -> str:
 
 def regrown(candidates: Candidates, names: Mapping[str, Any], most: int) -> dict[str, Config]:
     """Return candidates with those of ``names`` that at most so many steps beyond the edges of the grid give."""
-    found = dict(candidates)
+    grown = dict(candidates)
     for _ in range(most):
-        if names.keys() <= found.keys():
+        if names.keys() <= grown.keys():
             break
         for side in SIDES:
-            for name in [each for each in found if side in sides_of(found, each)]:
-                found |= beyond(found, name, side)
-    return {name: config for name, config in found.items() if name in candidates or name in names}
+            for name in [each for each in grown if side in sides_of(grown, each)]:
+                grown |= beyond(grown, name, side)
+    return {name: config for name, config in grown.items() if name in candidates or name in names}
 
 
 def on_edges(candidates: Candidates, name: str) -> list[str]:
@@ -103,20 +103,20 @@ def on_edges(candidates: Candidates, name: str) -> list[str]:
     ['lr 0.1 is the highest of 3']
     """
     chosen = candidates[name].to_dict()
-    said = []
+    edges = []
     if sides := sides_of(candidates, name):
         line = line_of(candidates, name)
         neighbor = rates_of(candidates[line[1 if sides[0] == "lowest" else -2]])
         rate = next(new for new, old in zip(rates_of(candidates[name]), neighbor, strict=True) if new != old)
-        said.append(f"lr {rate:g} is the {sides[0]} of {len(line)}")
+        edges.append(f"lr {rate:g} is the {sides[0]} of {len(line)}")
     others = [config.to_dict() for config in candidates.values()]
     for setting, value in chosen.items():
         tried = sorted({number for each in others if alike(each, chosen, setting)
                         and (number := number_of(each[setting])) is not None})  # fmt: skip
         if setting not in ("lr", "phases") and len(tried) > 1 and number_of(value) in (tried[0], tried[-1]):
             side = SIDES[number_of(value) == tried[-1]]
-            said.append(f"{setting} {number_of(value):g} is the {side} of {len(tried)}")
-    return said
+            edges.append(f"{setting} {number_of(value):g} is the {side} of {len(tried)}")
+    return edges
 
 
 def alike(one: Mapping[str, Any], other: Mapping[str, Any], but: str) -> bool:

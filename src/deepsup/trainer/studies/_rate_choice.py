@@ -219,18 +219,18 @@ def search(
 ) -> list[Chosen]:
     """Judge every candidate; as long as the best rate of a method is on an edge, go on beyond it."""
     classes: dict[str, int] = {}
-    found: dict[str, Chosen] = {}
+    choices: dict[str, Chosen] = {}
     for method in methods:
         data = first_of(method).data
         if data.source not in classes:
             classes[data.source] = len(load_data(data.source, image_size=data.image_size).classes)
-        found[method.name] = Chosen(method, chance_error(classes[data.source]), classes[data.source])
+        choices[method.name] = Chosen(method, chance_error(classes[data.source]), classes[data.source])
     more = list(tried)
     for left in range(extensions, -1, -1):
         for job, result in zip(more, run(more) if more else (), strict=True):
-            found[job.method].note(job.choice, result)
+            choices[job.method].note(job.choice, result)
         more = []
-        for each in found.values() if left else ():
+        for each in choices.values() if left else ():
             beyond_edge = each.further()
             if beyond_edge:
                 before, each.extensions = each.method, each.extensions + 1
@@ -239,7 +239,7 @@ def search(
         run.total += len(more)
         if not more:
             break
-    return list(found.values())
+    return list(choices.values())
 
 
 def quarter(config: Config, most: int = 10_000) -> Config:

@@ -29,6 +29,7 @@ from deepsup.trainer.training import Processes
 
 if TYPE_CHECKING:
     from deepsup.trainer.studies._sweep_search import Search
+    from deepsup.trainer.studies._sweep_trial import TrialOutcome
 
 METHODS = ("supervised", "plain")
 TRIALS = 20
@@ -185,7 +186,7 @@ class Searching:
         """Return how many trials a method gets; where nothing is searched, one is the whole search."""
         return (self.limit or float("inf")) if self.searches[method].space else 1
 
-    def note(self, outcome: dict[str, Any]) -> None:
+    def note(self, outcome: TrialOutcome) -> None:
         """Note how long a run takes, or would have taken."""
         if outcome["state"] == "stopped" and outcome["done"] > self.done:  # one step says little
             self.done, self.needs = outcome["done"], outcome["seconds"] / outcome["done"]

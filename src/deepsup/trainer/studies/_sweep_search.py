@@ -8,24 +8,37 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from deepsup.io import below, check, file_name
+from deepsup.io import below, check, file_name, shape_of
 from deepsup.trainer.config import Config
 from deepsup.trainer.runs import LockedError, owned
 from deepsup.trainer.studies._sweep_space import Choice, Range, Space, contains, name_of_choice, own_value
 from deepsup.trainer.studies._sweep_storage import storage_named, storage_of
-from deepsup.trainer.studies._sweep_trial import TrialTask
+from deepsup.trainer.studies._sweep_trial import TrialOutcome, TrialTask
 from deepsup.trainer.training import Processes
 
 STATES = {"complete": TrialState.COMPLETE, "diverged": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
 """Ours -> Optuna's; all others are failed."""
 UNOWNED = 60.0
 """Seconds after which a trial that no process has claimed was lost with the process that asked for it."""
+
+
+class TrialRecord(TypedDict):
+    """A trial that has ended, as ``sweep.json`` has it."""
+
+    method: str
+    number: int
+    state: str
+    validation_error: float | None
+    settings: dict[str, Any]
+    epochs: int
+    seconds: float
+    why: str
 
 
 class SeededSampler(optuna.samplers.BaseSampler):
@@ -138,35 +151,33 @@ class Search:
 
     def values(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a trial: a choice is the value that its name stands for."""
-        values = {}
-        for name, value in params.items():
-            each = self.space[name]
-            values[name] = each.named()[value] if isinstance(each, Choice) else value
-        return values
+        choices = {name: each.named() for name, each in self.space.items() if isinstance(each, Choice)}
+        return {name: choices[name][value] if name in choices else value for name, value in params.items()}
 
-    def tell(self, task: TrialTask, outcome: Mapping[str, Any]) -> None:
+    def tell(self, task: TrialTask, outcome: TrialOutcome) -> None:
         """Record what came out of a trial; a stopped one goes on when the sweep is resumed."""
         if outcome["state"] == "stopped":
             return
         state = STATES.get(outcome["state"], TrialState.FAIL)
-        value = outcome["validation_error"] if state == TrialState.COMPLETE else None
+        error = outcome["validation_error"] if state == TrialState.COMPLETE else None
         with storage_named(self.storage):
             storage = storage_of(self.storage)
-            for key in ("state", "epochs", "seconds", "why"):
-                storage.set_trial_user_attr(task.id, key, outcome[key])
-            self.study.tell(task.number, value, state, skip_if_finished=True)
+            for key, value in outcome.items():
+                if key in ("state", "epochs", "seconds", "why"):
+                    storage.set_trial_user_attr(task.id, key, value)
+            self.study.tell(task.number, error, state, skip_if_finished=True)
 
     def count(self) -> int:
         """Return how many trials there are, ended or not."""
         return len(self.trials())
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[TrialRecord]:
         """Return the trials that have ended, in order."""
         with storage_named(self.storage):
             return [self.record(trial) for trial in self.trials() if trial.state.is_finished()]
 
-    def record(self, trial: FrozenTrial) -> dict[str, Any]:
-        """Return a trial that has ended as ``sweep.json`` has it."""
+    def record(self, trial: FrozenTrial) -> TrialRecord:
+        """Return a trial that has ended; the storage may be a stranger's."""
         record = {
             "method": self.method,
             "number": trial.number,
@@ -177,10 +188,8 @@ class Search:
             "seconds": trial.user_attrs.get("seconds", 0.0),
             "why": trial.user_attrs.get("why", ""),
         }
-        check(
-            record, {"state": str, "validation_error": (float, type(None)), "epochs": int, "seconds": float, "why": str}
-        )
-        return record
+        check(record, shape_of(TrialRecord))
+        return cast(TrialRecord, record)
 
     def settings(self, trial: FrozenTrial) -> dict[str, Any]:
         """Return all searched settings of a trial, in plain types; of trial 0 also those outside of the space."""
@@ -201,17 +210,12 @@ class Search:
             return {}
         copy = optuna.create_study()
         copy.add_trials(ended)
-        return {
-            name: float(each)
-            for name, each in optuna.importance.get_param_importances(copy, evaluator=evaluator()).items()
-        }
-
-
-def evaluator() -> optuna.importance.BaseImportanceEvaluator:
-    """Return what measures importance: fANOVA, which needs scikit-learn, or else PED-ANOVA."""
-    if importlib.util.find_spec("sklearn") is None:
-        return optuna.importance.PedAnovaImportanceEvaluator()
-    return optuna.importance.FanovaImportanceEvaluator(seed=0)
+        if importlib.util.find_spec("sklearn") is None:  # which fANOVA needs
+            evaluator: Any = optuna.importance.PedAnovaImportanceEvaluator()
+        else:
+            evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
+        shares = optuna.importance.get_param_importances(copy, evaluator=evaluator)
+        return {name: float(share) for name, share in shares.items()}
 
 
 def is_owned(folder: Path) -> bool:

@@ -90,7 +90,7 @@ def continued(path: Path, config: Config | None, space: Path | None, storage: st
         changes = ", ".join(f"{name} {theirs[name]!r} -> {mine[name]!r}" for name in other)
         raise RunError(f"{path.parent} searches around another config ({changes}); choose another --out")
     if space is not None and read_space(space, recorded) != ranges:
-        raise RunError(f"{path.parent} searches another space than {space}; leave --space out, or choose another --out")
+        raise RunError(f"{path.parent} searches another space than {space}; omit --space, or choose another --out")
     if storage is None and settings.get("storage") is None:
         raise RunError(f"{path.parent} has its trials in a database with a password; give its URL again: --storage URL")
     where = placed(settings["storage"], path.parent) if storage is None else absolute(storage)

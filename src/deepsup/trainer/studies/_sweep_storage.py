@@ -26,29 +26,17 @@ _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _PROGRAMS = "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE '%VIRTUAL%'"
 
 
-@cache
-def storage_of(where: str) -> optuna.storages.BaseStorage:
-    """Return an open storage; one per process."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    expected = (
-        "expected an SQLite file (sqlite:///FILE), a database (postgresql://USER@HOST/NAME) or a journal file "
-        "(FILE.journal)"
-    )
-    with storage_named(where, "open", expected):
-        return opened_storage(where)
-
-
 class StorageError(ConfigError):
     """The database of a sweep is damaged, full or out of reach."""
 
 
-def said_by_database(error: Exception) -> Exception:
+def database_error(error: Exception) -> Exception:
     """Return the error of the database itself; Optuna and SQLAlchemy wrap it, the latter in a statement and a link."""
     causes: list[BaseException] = [error]
     while causes[-1].__cause__ is not None:
         causes.append(causes[-1].__cause__)
-    found = [getattr(each, "orig", None) for each in causes]
-    return next((each for each in found if isinstance(each, Exception)), error)
+    originals = [getattr(each, "orig", None) for each in causes]
+    return next((each for each in originals if isinstance(each, Exception)), error)
 
 
 @contextmanager
@@ -59,25 +47,34 @@ def storage_named(where: str, does: str = "use", remedy: str = "is it damaged? t
     except DeepsupError:
         raise
     except Exception as error:  # every database has errors of its own
-        why = without_password(where, reason(said_by_database(error)))
+        why = without_password(where, reason(database_error(error)))
         if "disk is full" in why or "No space left" in why:
             remedy = "free some space, then try again"
         raise StorageError(f"cannot {does} the storage {shown_storage(where)}: {why}; {remedy}") from error
 
 
-def opened_storage(where: str) -> optuna.storages.BaseStorage:
-    """Open a URL of a database, or else a journal file."""
-    if "://" not in where:
-        backend = JournalFileBackend(checked_journal(Path(where)))
-        return optuna.storages.JournalStorage(backend)
-    url = make_url(where)
-    if url.drivername.startswith("sqlite") and url.database not in (None, "", ":memory:"):
-        check_database(Path(str(url.database)))
-    if url.drivername == "postgresql" and importlib.util.find_spec("psycopg2") is None:
-        url = url.set(drivername="postgresql+psycopg")
-    waits = {"timeout": SECONDS} if url.drivername.startswith("sqlite") else {"connect_timeout": SECONDS}
-    arguments: dict[str, Any] = {"connect_args": waits, "pool_pre_ping": True}
-    return optuna.storages.RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=arguments)
+@cache
+def storage_of(where: str) -> optuna.storages.BaseStorage:
+    """Return an open storage, of a URL of a database or else of a journal file; one per process."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    expected = (
+        "expected an SQLite file (sqlite:///FILE), a database (postgresql://USER@HOST/NAME) or a journal file "
+        "(FILE.journal)"
+    )
+    with storage_named(where, "open", expected):
+        if "://" not in where:
+            check_journal(Path(where))
+            Path(where).parent.mkdir(parents=True, exist_ok=True)
+            return optuna.storages.JournalStorage(JournalFileBackend(where))
+        url = make_url(where)
+        sqlite = url.drivername.startswith("sqlite")
+        if sqlite and url.database not in (None, "", ":memory:"):
+            check_database(Path(str(url.database)))
+        if url.drivername == "postgresql" and importlib.util.find_spec("psycopg2") is None:
+            url = url.set(drivername="postgresql+psycopg")
+        waits = {"timeout": SECONDS} if sqlite else {"connect_timeout": SECONDS}
+        arguments: dict[str, Any] = {"connect_args": waits, "pool_pre_ping": True}
+        return optuna.storages.RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=arguments)
 
 
 def check_database(path: Path) -> None:
@@ -107,15 +104,13 @@ def check_size(path: Path) -> None:
         raise ConfigError(f"{path} has {size:,} bytes; expected at most {MOST_BYTES:,}; a trial takes about 2,000")
 
 
-def checked_journal(path: Path) -> str:
-    """Return the path of a journal file, if what is there is one: its first line is an object."""
+def check_journal(path: Path) -> None:
+    """Refuse a file that is no journal of Optuna: the first line of one is an object."""
     check_size(path)
     if path.is_file() and path.stat().st_size:
         with path.open("rb") as file:
-            if not file.read(1) == b"{":
+            if file.read(1) != b"{":
                 raise ConfigError(f"{path} is not a journal file of Optuna; expected one, or a name that is free")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return str(path)
 
 
 def has_password(where: str) -> bool:

@@ -5,32 +5,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from deepsup.io import below, write_whole
 from deepsup.trainer.config import Config
-from deepsup.trainer.statistics import paired
+from deepsup.trainer.statistics import excludes, paired
 from deepsup.trainer.studies._engine import Workers
 from deepsup.trainer.studies._pool import Job, run_job, whole
 from deepsup.trainer.studies._rate_choice import Watcher
-from deepsup.trainer.studies._sweep_search import Search
+from deepsup.trainer.studies._sweep_search import Search, TrialRecord
 from deepsup.trainer.studies._sweep_settings import Sweep
+
+
+class MethodRecord(TypedDict):
+    """The search of one method, as ``sweep.json`` has it."""
+
+    trials: int
+    states: dict[str, int]
+    number: int | None
+    """Of the best trial."""
+    validation_error: float | None
+    settings: dict[str, Any]
+    defaults_error: float | None
+    importance: dict[str, float]
+    seconds: float
+    config: NotRequired[str]
+    """The file with the best settings; it and what follows are there once the final runs are."""
+    errors: NotRequired[list[float | None]]
+    """Test errors of the final runs, one per seed."""
+    mean: NotRequired[float | None]
+    deviation: NotRequired[float | None]
+    runs: NotRequired[list[str]]
 
 
 def summarised(searches: list[Search], made: Sweep, limits: dict[str, Any]) -> dict[str, Any]:
     """Return what has been found so far; of each method only as many trials as all have."""
     records = {search.method: search.records() for search in searches}
     common = min(len(each) for search, each in zip(searches, records.values(), strict=True) if search.space)
-    methods = {}
-    for search in searches:
-        counted = records[search.method][:common]
-        methods[search.method] = about(search, counted)
-    ended = {name: each for name, each in methods.items() if each["validation_error"] is not None}
-    winner = min(ended, key=lambda name: (ended[name]["validation_error"], name != "plain"))
-    best = {key: methods[winner][key] for key in ("validation_error", "settings")}
+    methods = {search.method: about(search, records[search.method][:common]) for search in searches}
+    errors = {name: each["validation_error"] for name, each in methods.items() if each["validation_error"] is not None}
+    winner = min(errors, key=lambda name: (errors[name], name != "plain"))
     config = searches[0].config
     return {
-        "best": {"method": winner, **best},
+        "best": {
+            "method": winner,
+            "validation_error": errors[winner],
+            "settings": methods[winner]["settings"],
+        },
         "methods": methods,
         "trials": [trial for each in records.values() for trial in each],
         "space": {name: each.to_dict() for name, each in made.space.items()},
@@ -40,10 +61,10 @@ def summarised(searches: list[Search], made: Sweep, limits: dict[str, Any]) -> d
     }
 
 
-def about(search: Search, trials: list[dict[str, Any]]) -> dict[str, Any]:
+def about(search: Search, trials: list[TrialRecord]) -> MethodRecord:
     """Return the best of a method's trials, the defaults beside it, and how the search went."""
-    ended = [trial for trial in trials if trial["state"] == "complete"]
-    best = min(ended, key=lambda trial: (trial["validation_error"], trial["number"]), default=None)
+    ended = [trial for trial in trials if trial["state"] == "complete" and trial["validation_error"] is not None]
+    best = min(ended, key=lambda trial: (trial["validation_error"] or 0.0, trial["number"]), default=None)
     defaults = next((trial["validation_error"] for trial in ended if trial["number"] == 0), None)
     return {
         "trials": len(trials),
@@ -66,17 +87,16 @@ def verdict(best: str, interval: Sequence[float]) -> str:
     >>> verdict("supervised", (-2, -1))
     'companions help'
     """
-    low, high = interval
-    if low <= 0 <= high:
+    if not excludes(interval, 0):
         return "not a significant difference"
-    better = "supervised" if high < 0 else "plain"
+    better = "supervised" if interval[1] < 0 else "plain"
     if better != best:
         return f"undecided: the validation images chose the {best} net, the test images speak for the {better} one"
-    return "companions help" if high < 0 else "companions harm"
+    return "companions help" if better == "supervised" else "companions harm"
 
 
 def method_config(config: Config, method: str) -> Config:
-    """Return the config of a method."""
+    """Return the config without companions for the plain net."""
     return config if method == "supervised" else config.replace(at=("none",))
 
 

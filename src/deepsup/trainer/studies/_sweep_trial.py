@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import optuna
 
@@ -44,13 +44,25 @@ class TrialTask:
         return f"{self.method}, trial {self.number}"
 
 
-def run_trial(task: TrialTask, threads: int, keep_memory: bool = False) -> dict[str, Any]:
+class TrialOutcome(TypedDict):
+    """What came out of a trial."""
+
+    state: str
+    """``complete``, ``pruned``, ``diverged``, ``failed`` or ``stopped``."""
+    validation_error: float | None
+    epochs: int
+    seconds: float
+    why: str
+    done: NotRequired[float]
+    """Of one that was stopped: the part of its training that was done in these seconds."""
+
+
+def run_trial(task: TrialTask, threads: int, keep_memory: bool = False) -> TrialOutcome:
     """Train or resume a trial; return its state and, if it was trained to the end, its validation error."""
     began, deadline = time.monotonic(), Deadline(time.monotonic() + task.left)
 
-    def ended(state: str, error: float | None = None, why: str = "") -> dict[str, Any]:
-        epochs = RunFolder(task.folder).epochs
-        seconds = round(time.monotonic() - began, 3)
+    def ended(state: str, error: float | None = None, why: str = "") -> TrialOutcome:
+        epochs, seconds = RunFolder(task.folder).epochs, round(time.monotonic() - began, 3)
         return {"state": state, "validation_error": error, "epochs": epochs, "seconds": seconds, "why": why}
 
     if RunFolder(task.folder).diverged is not None:
@@ -70,8 +82,8 @@ def run_trial(task: TrialTask, threads: int, keep_memory: bool = False) -> dict[
     except TrainingError:
         if not deadline.passed:
             raise
-        return ended("stopped") | {"done": deadline.done, "seconds": deadline.seconds}
-    return ended("complete", run.result["validation_error"]) | {"seconds": run.result["seconds"]}
+        return {**ended("stopped"), "done": deadline.done, "seconds": deadline.seconds}
+    return {**ended("complete", run.result["validation_error"]), "seconds": run.result["seconds"]}
 
 
 class PrunedError(Exception):
