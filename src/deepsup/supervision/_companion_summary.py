@@ -22,11 +22,12 @@ def summary_of(net: DeeplySupervised) -> str:
             "once; give example= to supervise, or call the net on a batch"
         )
     trunk, heads = (sum(p.numel() for p in each.parameters()) for each in (net.trunk, net.heads))
-    share = f"{heads / max(trunk, 1):.0%}" if heads <= trunk else f"{heads / max(trunk, 1):.1f} times the model's"
+    share = f"{heads / max(trunk, 1):.0%} of" if heads <= trunk else f"{heads / max(trunk, 1):.1f} times"
+    companions = f"{len(net.taps)} companion{'' if len(net.taps) == 1 else 's'}"
     norms = "with norm layers" if net.normalized else "no norm layers"
     lines = [
-        f"{type(net.trunk).__name__}: {trunk:,} parameters, {norms}; {len(net.taps)} companions with {heads:,} "
-        f"parameters ({share}), gone after strip()"
+        f"{type(net.trunk).__name__}: {trunk:,} parameters, {norms}; {companions} with {heads:,} parameters "
+        f"({share} the model's), gone after strip()"
     ]
     shown = net.taps if len(net.taps) <= SHOWN else (*net.taps[: SHOWN - 1], net.taps[-1])
     width = max(map(len, shown), default=0)
@@ -36,8 +37,8 @@ def summary_of(net: DeeplySupervised) -> str:
         lines.append(f"  {name:{width}}  {shape}, {facts_of(name, net)}{given}")
     if len(net.taps) > SHOWN:
         lines.insert(-1, f"  ... {len(net.taps) - SHOWN} more")
-    companions = [net.head(name).companion for name in net.taps if isinstance(net.head(name), Head)]
-    rates = {f"{each.rate:g}" for each in companions}
+    settings = [net.head(name).companion for name in net.taps if isinstance(net.head(name), Head)]
+    rates = {f"{each.rate:g}" for each in settings}
     learn = f"the companions learn at {' or '.join(sorted(rates))} times the learning rate; " if rates else ""
     joins = {net.head(name).companion.join for name in net.taps if not net.head(name).companion.detach}
     if joins:

@@ -122,5 +122,5 @@ def unknown(name: str) -> NetworkError:
     elif zoo():
         advice = f"expected one of deepsup networks, a classifier of {' or '.join(zoo())}, or my_file.py:MyNet"
     else:
-        advice = f"{nearest(name, SPECS, most=len(SPECS))}; or resnet18 and the like, after pip install timm"
+        advice = f"for resnet18 and the like: pip install timm; without it {nearest(name, SPECS, most=len(SPECS))}"
     return NetworkError(f"no network is called {name!r}; {advice}")

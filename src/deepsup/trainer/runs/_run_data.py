@@ -42,10 +42,11 @@ def draw_data(config: Config) -> tuple[Dataset, Split | None]:
         data = hold_out(data, config.data.validation, config.run.seed)
     if config.data.train_size is not None:
         data = replace(data, train=subset(data.train, config.data.train_size, config.run.seed), extra=None)
-    if config.run.batch_size > len(data.train):
+    images = len(data.train)
+    if config.run.batch_size > images:
         raise TrainingError(
-            f"batch_size={config.run.batch_size} with {len(data.train)} training images; expected at most that many; "
-            f"give --batch-size {len(data.train)} or less"
+            f"batch_size={config.run.batch_size} with {images} training images; expected at most that many; "
+            f"give e.g. --batch-size {min(images, max(16, images // 10))}"
         )
     return data, Split.of(source, data)
 
