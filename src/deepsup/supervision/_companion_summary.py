@@ -24,8 +24,9 @@ def summary_of(net: DeeplySupervised) -> str:
     trunk, heads = (sum(p.numel() for p in each.parameters()) for each in (net.trunk, net.heads))
     share = f"{heads / max(trunk, 1):.0%}" if heads <= trunk else f"{heads / max(trunk, 1):.1f} times the model's"
     norms = "with norm layers" if net.normalized else "no norm layers"
+    many = "companion" if len(net.taps) == 1 else "companions"
     lines = [
-        f"{type(net.trunk).__name__}: {trunk:,} parameters, {norms}; {len(net.taps)} companions with {heads:,} "
+        f"{type(net.trunk).__name__}: {trunk:,} parameters, {norms}; {len(net.taps)} {many} with {heads:,} "
         f"parameters ({share}), gone after strip()"
     ]
     shown = net.taps if len(net.taps) <= SHOWN else (*net.taps[: SHOWN - 1], net.taps[-1])
