@@ -82,6 +82,7 @@ def test_weights_per_sample_soft_labels_and_ones_own_loss() -> None:
             r"labels have shape \[3, 8\], scores \[3, 9, 23\]; expected one label per token",
         ),
         (torch.zeros(3).long(), {}, r"labels have shape \[3\]"),
+        (torch.zeros(3, 9, 1).long(), {}, r"labels have shape \[3, 9, 1\].*token: \[3, 9\]; use labels\.squeeze\(-1\)"),
         ([1, 2], {}, "labels are list; expected a tensor"),
         (torch.zeros(3, 9).long(), {"weights": torch.ones(9)}, r"weights are \[9\]; expected one number per sample"),
         (torch.zeros(3, 9).long(), {"shift": 9}, "shift=9 with sequences of 9 tokens"),
@@ -164,7 +165,7 @@ def test_a_random_companion_per_step() -> None:
     assert same[0] == same[1]
     with pytest.raises(DeepsupError, match="alpha='random' draws a companion per step from the progress"):
         again(out, words())
-    with pytest.raises(DeepsupError, match="alpha='rising'; expected one of: equal, linear"):
+    with pytest.raises(DeepsupError, match="alpha='rising' is no number and no rule; expected one of: equal, linear"):
         Objective(net, alpha="rising")
     with pytest.raises(DeepsupError, match="alpha='last-0'"):
         Objective(net, alpha="last-0")

@@ -95,7 +95,7 @@ def test_a_view_of_the_output_is_the_output(name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_classes": 7}, r"returns scores of shape \[2, 3\], num_classes is 7"),
+        ({"num_classes": 7}, r"returns scores of shape \[2, 3\], num_classes is 7; expected \[B,7\]; build the model"),
         ({"num_classes": 0}, "num_classes=0; expected a whole number of at least 1"),
         ({"num_classes": 3.0}, "num_classes=3.0"),
         ({"example": torch.zeros(2, 5, 8, 8)}, r"ConvNet fails on the example .*\[2, 5, 8, 8\].*; expected a batch"),
@@ -133,6 +133,19 @@ class Pair(ConvNet):
 def test_a_model_that_returns_a_tuple() -> None:
     with pytest.raises(DeepsupError, match=r"Pair returns a tuple .*; expected scores \[B,3\].*'logits'"):
         supervise(Pair(), at=["conv1"], num_classes=CLASSES, example=images(2))
+
+
+class Named(ConvNet):
+    def forward(self, x: Tensor) -> Any:
+        scores = super().forward(x)
+        return {"logits": scores, "out": 2 * scores}
+
+
+def test_two_candidates_for_the_scores() -> None:
+    model = Named()
+    with pytest.raises(DeepsupError, match=r"Named returns 'logits' and 'out', .* so which are its scores is unknown"):
+        supervise(model, at=["conv1"], num_classes=CLASSES, example=images(2))
+    assert not any(layer._forward_hooks for layer in model.modules())
 
 
 class Sometimes(nn.Module):
@@ -199,6 +212,22 @@ class Checkpointed(nn.Module):
         return scores
 
 
+class Whole(nn.Module):
+    """A layer whose whole call, hooks included, is in a reentrant checkpoint, as Hugging Face's are."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out: Tensor = checkpoint(super().__call__, x, use_reentrant=True)
+        return out
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x)
+        return out
+
+
 def test_activation_checkpoints() -> None:
     x = torch.randn(4, 6, requires_grad=True)
     net = supervise(Checkpointed(reentrant=False), at=["body"], num_classes=CLASSES, example=x)
@@ -207,6 +236,16 @@ def test_activation_checkpoints() -> None:
     net = supervise(Checkpointed(reentrant=True), at=["body"], num_classes=CLASSES, example=x)
     with pytest.raises(DeepsupError, match=r"layer 'body' has no gradient .*use_reentrant=False"):
         net(x)
+    # a tap on all of a reentrant checkpoint gets its gradient too late to bound it
+    for kind, fits in (("sum", True), ("bounded", False)):
+        whole = nn.Sequential(Whole(nn.Linear(6, 8)), nn.Linear(8, CLASSES))
+        net = supervise(whole, "0", num_classes=CLASSES, example=x, companion=Companion(join=kind))
+        if fits:
+            net(x).companions["0"].sum().backward()
+        else:
+            with pytest.raises(DeepsupError, match=r"layer '0' has no gradient .*use_reentrant=False"):
+                net(x)
+        assert net.features(x)["0"].requires_grad
     frozen = supervise(ConvNet().requires_grad_(False), at=["conv1"], num_classes=CLASSES, example=images(1))
     frozen(images())  # it is meant to have none
 

@@ -54,6 +54,26 @@ def test_a_net_that_never_ran_is_compiled_once() -> None:
     assert counter.frame_count == 1  # calls that are not compiled change nothing
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # of torch itself
+@pytest.mark.parametrize("whole", [False, True])
+def test_layers_that_are_compiled_in_place_are_traced_as_they_are(whole: bool) -> None:
+    counter, model, x, y = CompileCounter(), ConvNet().eval(), images(), labels()
+    plain = copy.deepcopy(model)
+    (model if whole else model.conv1).compile(backend=counter)
+    nets = [
+        supervise(each, ["conv1", "pool1"], num_classes=CLASSES, companion=LEARNED, example=images(1))
+        for each in (model, plain)
+    ]
+    assert counter.frame_count == 0
+    nets[1].heads.load_state_dict(nets[0].heads.state_dict())
+    for net in nets:
+        objective_of(net)(net(x), y).total.backward()
+    assert counter.frame_count > 0
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        assert ours.grad is not None
+        torch.testing.assert_close(ours.grad, theirs.grad)
+
+
 def test_a_compiled_net_in_two_threads() -> None:
     net, counter = small_net(), CompileCounter()
     compiled = torch.compile(net, backend=counter, fullgraph=True)

@@ -91,7 +91,7 @@ def test_a_tail_that_cannot_be_found_or_does_not_fit() -> None:
         with pytest.raises(DeepsupError, match=r"head='output' at 'h\.0'.*leads back .* 'drop' only.*head=\['norm'"):
             supervise(Pooled(how), ["h.0"], num_classes=CLASSES, example=x, companion=Companion(head="output"))
     model = ConvNet()
-    with pytest.raises(DeepsupError, match=r"layer 'conv1' returns .*own last layers .*another width.*head='linear'"):
+    with pytest.raises(DeepsupError, match=r"layer 'conv1' returns .*own last layers .*cannot take it.*head='linear'"):
         supervise(model, ["conv1"], num_classes=CLASSES, example=images(2), companion=Companion(head="output"))
     assert not any(layer._forward_hooks for layer in model.modules())
 
@@ -103,7 +103,7 @@ def test_last_layers_by_name() -> None:
     assert torch.equal(out.companions["h.1"], model.unembed(model.norm(net.features(words())["h.1"])))
     with pytest.raises(DeepsupError, match="head names 'nrm', which is no layer of LanguageModel; did you mean 'norm'"):
         supervise(net.strip(), [0], num_classes=WORDS, example=words(), companion=Companion(head=["nrm"]))
-    with pytest.raises(DeepsupError, match=r"own last layers \(h.0.up\) cannot take it and make Tensor"):
+    with pytest.raises(DeepsupError, match=r"own last layers \(h.0.up\) make Tensor \[.*\] of it"):
         supervise(model, [0], num_classes=WORDS, example=words(), companion=Companion(head=["h.0.up"]))
 
 
@@ -125,7 +125,8 @@ def test_the_summary_has_weights_and_measured_memory() -> None:
     assert "h.0  9x16, through the model's own norm, unembed: no parameters" in text
     assert "... 2 more" in text
     assert f"loss weight {objective.alpha['h.7']:g}" in text
-    scores, vectors = 9 * WORDS * 4, 9 * WIDTH * 4  # per sample: the log-probabilities; the norm's input and output
+    # per sample: the scores and their log-probabilities; the norm's input and output
+    scores, vectors = 2 * 9 * WORDS * 4, 9 * WIDTH * 4
     assert scores + 2 * vectors <= net.head("h.0").memory <= scores + 2 * vectors + 2 * 9 * 4 + 64
 
 
@@ -189,9 +190,9 @@ def test_a_head_of_ones_own_that_does_not_fit(head: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"head": "ouput"}, "head='ouput'; did you mean 'output'"),
+        ({"head": "ouput"}, "head='ouput' is no callable and no list of the model's layers; did you mean 'output'"),
         ({"head": nn.Linear(2, 2)}, "head is a Linear; expected a callable that makes one"),
-        ({"head": 3}, "head=3; expected one of: auto, linear, output"),
+        ({"head": 3}, "head=3 is no callable and no list of the model's layers; expected one of: auto, linear, output"),
         ({"detach": 1}, "detach=1; expected True or False"),
         ({"shared": "yes"}, "shared='yes'; expected True or False"),
     ],

@@ -32,6 +32,9 @@ MODEL = LanguageModel()
         (MODEL.h[1], "h.1"),
         ([MODEL.h[0], "h.3"], "h.0 h.3"),
         (MODEL.h, "h.0 h.1 h.2 h.3"),
+        ([MODEL.h], "h.0 h.1 h.2 h.3"),
+        ("h", "h.0 h.1 h.2 h.3"),
+        ({"h": Companion(detach=True)}, "h.0 h.1 h.2 h.3"),
         (lambda name, layer: isinstance(layer, nn.LayerNorm) and name != "norm",
          "h.0.norm h.1.norm h.2.norm h.3.norm"),
         ([0, -2], "h.0 h.2"),
@@ -65,7 +68,7 @@ def test_numbers_count_the_layers_of_a_sequence() -> None:
         (["h.0", "h.*"], r"at names 'h\.0' more than once, by 'h\.0' and by 'h\.\*'"),
         ("re:norm|unembed", r"layer 'unembed' returns the output itself"),
         ("unem*", r"layer 'unembed' returns the output itself or runs after it"),
-        (lambda name, layer: False, "no layer <lambda> in LanguageModel"),  # noqa: ARG005
+        (lambda name, layer: False, "at=<lambda> chooses no layer of LanguageModel; expected one of"),  # noqa: ARG005
     ],
 
 )  # fmt: skip

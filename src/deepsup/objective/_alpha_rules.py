@@ -24,7 +24,7 @@ def check_rule(rule: str) -> str:
     """Return the name of a rule; raise an error for one that does not exist."""
     count = rule.removeprefix("last-")
     if rule not in RULES and not (count != rule and count.isdecimal() and int(count)):
-        raise ObjectiveError(f"alpha={rule!r}; {nearest(rule, RULES)}, or give numbers")
+        raise ObjectiveError(f"alpha={rule!r} is no number and no rule; {nearest(rule, RULES)}")
     return rule
 
 

@@ -99,5 +99,5 @@ def find_loss(loss: str | LossFunction) -> LossFunction:
         return loss
     known = LOSSES | DENSE_LOSSES
     if not isinstance(loss, str) or loss not in known:
-        raise ObjectiveError(f"loss={loss!r} is not known; {nearest(str(loss), known, 9)}, or give a callable")
+        raise ObjectiveError(f"loss={loss!r} is not known; {nearest(str(loss), known, 9)}")
     return known[loss]

@@ -62,7 +62,7 @@ def find_schedule(schedule: str | Schedule) -> Schedule:
         except ValueError as error:
             raise ObjectiveError(f"schedule={schedule!r}; expected a fraction, e.g. 'cut:0.25'") from error
     if schedule not in SCHEDULES:
-        raise ObjectiveError(f"schedule={schedule!r} is not known; {nearest(str(schedule), SCHEDULES)}, or a callable")
+        raise ObjectiveError(f"schedule={schedule!r} is not known; {nearest(str(schedule), SCHEDULES)}")
     return SCHEDULES[schedule]
 
 

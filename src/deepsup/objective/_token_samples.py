@@ -65,6 +65,11 @@ def check_tokens(output: DeepOutput, labels: Tensor, weights: Tensor | None) -> 
             f"labels have shape {list(labels.shape)}, scores {list(output.scores.shape)}; expected one label per "
             f"token: {list(wanted)}; label what has none with {IGNORED}"
         )
+    if labels.ndim == 3 and labels.shape[2] == 1 != output.scores.shape[2]:
+        raise ObjectiveError(
+            f"labels have shape {list(labels.shape)}, scores {list(output.scores.shape)}; expected one label per "
+            f"token: {list(wanted)}; use labels.squeeze(-1)"
+        )
     if weights is not None and (not isinstance(weights, Tensor) or weights.shape not in (wanted, wanted[:1])):
         shape = list(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
         raise ObjectiveError(

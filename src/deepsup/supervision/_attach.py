@@ -42,7 +42,7 @@ from deepsup.supervision._prune import Pruned
 from deepsup.supervision._scores import ScoreLayout, scores_of
 from deepsup.supervision._sizing import note_inputs, size_companions
 from deepsup.supervision._tail import Tail
-from deepsup.supervision._taps import place_of, tap_on
+from deepsup.supervision._taps import Captures, place_of, tap_on
 from deepsup.supervision._trace import Trace, trace
 
 SIZING = RLock()  # one net at a time: sizing traces the model and changes its mode and hooks meanwhile
@@ -197,7 +197,7 @@ class DeeplySupervised(nn.Module):
             return DeepOutput(scores, {}, raw)
         features = {name: tap.check(caught[name], scores.shape[0]) for name, tap in self._taps.items()}
         for name in features:
-            self.check_gradient(name, features[name])
+            self.check_gradient(name, features[name], self._taps[name].joins_late(caught[name]))
             if self.head(name).companion.detach:
                 features[name] = features[name].detach()
         companions = {name: self.head(name)(features[name]) for name in features}
@@ -205,7 +205,7 @@ class DeeplySupervised(nn.Module):
             companions[FUSE] = getattr(self.heads, FUSE)(scores, companions)
         return DeepOutput(scores, companions, raw)
 
-    def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Captures]]:
         """Run the model; return its output and what the taps caught, unless they are paused."""
         if self._paused:
             return self.trunk(*args, **kwargs), {}
@@ -264,13 +264,17 @@ class DeeplySupervised(nn.Module):
             raise
         self._sized = True
 
-    def check_gradient(self, name: str, features: Tensor) -> None:
-        """Raise an error if the features have no gradient: the companion could not train the layer."""
-        if torch.compiler.is_compiling() or features.requires_grad or not torch.is_grad_enabled():
+    def check_gradient(self, name: str, features: Tensor, joins_late: bool) -> None:
+        """Raise an error if the features have no gradient, or get one later: the companion could not train the layer.
+
+        joins_late: whether they had none when the layer ran. A reentrant checkpoint gives them one afterwards, which
+            the tap has no part in.
+        """
+        if torch.compiler.is_compiling() or not torch.is_grad_enabled() or self.head(name).companion.detach:
             return
-        if self.head(name).companion.detach:
+        if features.requires_grad and not joins_late:
             return
-        if any(parameter.requires_grad for parameter in self.layer_of(name).parameters()):
+        if features.requires_grad or any(parameter.requires_grad for parameter in self.layer_of(name).parameters()):
             raise SupervisionError(
                 f"the output of layer {name!r} has no gradient although the layer is trained (it runs without one, "
                 f"e.g. inside a reentrant checkpoint); expected a gradient; use checkpoint(..., use_reentrant=False) "

@@ -121,7 +121,7 @@ class Companion:
             )
         elif self.head not in HEADS and not callable(self.head):
             raise SupervisionError(
-                f"head={self.head!r}; {nearest(str(self.head), HEADS)}, or a list of the model's layers, or a callable"
+                f"head={self.head!r} is no callable and no list of the model's layers; {nearest(str(self.head), HEADS)}"
             )
         for name in ("detach", "shared"):
             if not isinstance(getattr(self, name), bool):

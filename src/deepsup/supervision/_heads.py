@@ -27,7 +27,7 @@ class OtherHead(nn.Module):
         self.layout: Layout | None = None
         self.grid: tuple[int, ...] | None = None
         self.dense = self.tokens = False
-        self.memory = 0  # bytes that one sample keeps for the backward pass, once it is known
+        self.memory = 0  # bytes that one sample keeps until the backward pass, once it is known
 
     def build(self, call: Call, features: Tensor, model: nn.Module, seen: Trace) -> None:
         """Make the companion for the output of a layer, and check that it gives scores."""
@@ -157,7 +157,10 @@ class OwnHead(OtherHead):
 
 
 def kept_bytes(run: Callable[[], Tensor], model: nn.Module) -> int:
-    """Return how many bytes autograd keeps for the backward pass of a computation, without weights."""
+    """Return how many bytes a computation of scores and their loss keep until the backward pass, without weights.
+
+    That is what autograd keeps, and the scores themselves, which the net's output has.
+    """
     weights = {each.untyped_storage().data_ptr() for each in model.parameters()}
     kept: dict[int, int] = {}
 
@@ -168,6 +171,8 @@ def kept_bytes(run: Callable[[], Tensor], model: nn.Module) -> int:
         return tensor
 
     with undisturbed(model), torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        scores = run().log_softmax(-1)
-        del scores
+        scores = run()
+        loss = (scores if scores.dtype == torch.float64 else scores.float()).log_softmax(-1)
+        note(scores)
+        del loss
     return sum(kept.values())

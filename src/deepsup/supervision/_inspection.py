@@ -10,7 +10,7 @@ from deepsup.errors import SupervisionError
 from deepsup.supervision._companions import GRID, Companion
 from deepsup.supervision._fusion import FUSE
 from deepsup.supervision._scores import shares_memory
-from deepsup.supervision._taps import Tap, one_tensor, part_of, place_of
+from deepsup.supervision._taps import Tap, one_tensor, part_of, place_of, times
 from deepsup.supervision._trace import Call, Trace, fast_encoders
 
 SCORING_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -39,7 +39,7 @@ def checked_call(tap: Tap, trunk: nn.Module, seen: Trace) -> tuple[Call, Tensor]
     if tap.call:
         if len(calls) < tap.call:
             raise SupervisionError(
-                f"layer {place.layer!r} ran {len(calls)} times, the tap is {tap.name!r}; expected a call that there "
+                f"layer {place.layer!r} ran {times(len(calls))}, the tap is {tap.name!r}; expected a call that there "
                 f"is; give at=['{place.layer}#*'] for all"
             )
         tap.calls, calls = len(calls), [calls[tap.call - 1]]

@@ -5,6 +5,7 @@ attn              every module whose name ends in ``.attn``, as peft has it
 layer*, h.[0-3]   a wildcard within one part of the name; of a whole name, or else of its end
 re:layer[12]      a regular expression that fits the whole name
 model.layer1      the module itself
+h, model.h        of an ``nn.ModuleList``, every layer in it
 0, -2             a number counts the model's main blocks, or the layers of an ``nn.Sequential``
 block#2           the second call of a layer that runs several times; of an LSTM or GRU, time step 2
 block#*           all calls, or all time steps
@@ -32,7 +33,7 @@ def named_companions(
 
     blocks: gives the names of the model's main blocks, which numbers count.
     """
-    if isinstance(at, str | Integral) or (callable(at) and not isinstance(at, nn.ModuleList)):
+    if isinstance(at, str | Integral) or callable(at):
         at = [at]
     if not isinstance(at, Iterable) or isinstance(at, bytes | Tensor):
         raise SupervisionError(f"at={at!r}; expected layer names, 'auto', or a mapping from names to companions")
@@ -84,11 +85,11 @@ def matching(model: nn.Module, key: Any, blocks: Callable[[], Sequence[str]] | N
     """Return the names that one entry of ``at`` stands for; raise an error if there are none."""
     layers = {name: layer for name, layer in model.named_modules(remove_duplicate=False) if name}
     if isinstance(key, nn.Module):
-        names = [name for name, layer in layers.items() if layer is key][:1]
+        names = unrolled([name for name, layer in layers.items() if layer is key][:1], layers)
     elif isinstance(key, Integral) and not isinstance(key, bool):
         return [counted(model, int(key), blocks)]
     elif isinstance(key, str):
-        names = once(by_text(key, layers), layers)
+        names = once(unrolled(by_text(key, layers), layers), layers)
     elif callable(key):
         names = chosen(key, dict(model.named_modules()))
     else:
@@ -97,9 +98,8 @@ def matching(model: nn.Module, key: Any, blocks: Callable[[], Sequence[str]] | N
         )
     if not names:
         text = key if isinstance(key, str) else ""
-        raise SupervisionError(
-            f"no layer {shown_key(key)} in {type(model).__name__}; {nearest(text.removeprefix('re:'), layers)}"
-        )
+        fault = f"at={shown_key(key)} chooses no layer of" if is_choice(key) else f"no layer {shown_key(key)} in"
+        raise SupervisionError(f"{fault} {type(model).__name__}; {nearest(text.removeprefix('re:'), layers)}")
     return names
 
 
@@ -112,6 +112,21 @@ def chosen(key: Callable[[str, nn.Module], Any], layers: Mapping[str, nn.Module]
             f"at={shown_key(key)} fails ({type(error).__name__}: {' '.join(str(error).split())[:200]}); expected a "
             f"function of a layer's name and the layer that tells whether to tap it: at=lambda name, layer: ..."
         ) from error
+
+
+def unrolled(names: Sequence[str], layers: Mapping[str, nn.Module]) -> list[str]:
+    """Return the names with each ``nn.ModuleList``, which never runs itself, replaced by those of its layers."""
+    listed = {name: layers[name] for name in names if is_list(layers.get(name))}
+    return [
+        each
+        for name in names
+        for each in ([f"{name}.{child}" for child, _ in listed[name].named_children()] if name in listed else [name])
+    ]
+
+
+def is_list(layer: Any) -> bool:
+    """Whether a module is a list of layers without a forward of its own."""
+    return isinstance(layer, nn.ModuleList) and type(layer).forward is nn.ModuleList.forward
 
 
 def once(names: Sequence[str], layers: Mapping[str, nn.Module]) -> list[str]:
@@ -165,6 +180,11 @@ def counted(model: nn.Module, number: int, blocks: Callable[[], Sequence[str]] |
             f"{len(names)} main blocks, {names[0]!r} to {names[-1]!r}"
         )
     return names[number]
+
+
+def is_choice(key: Any) -> bool:
+    """Whether an entry of ``at`` is a function that chooses layers."""
+    return callable(key) and not isinstance(key, nn.Module)
 
 
 def shown_key(key: Any) -> str:

@@ -193,9 +193,9 @@ def check_fits(expected: Mapping[str, torch.Size], given: Mapping[str, torch.Siz
     """Raise an error that names the first tensor that is missing, unknown or of another shape."""
     for name in [*expected, *given]:
         if name not in given:
-            raise RunError(f"the weights have no {name!r}, which {what} has; expected the weights of the same model")
+            raise RunError(f"the weights have no {name!r}, which is in {what}; expected the weights of the same model")
         if name not in expected:
-            raise RunError(f"the weights have {name!r}, which {what} has not; expected the weights of the same model")
+            raise RunError(f"the weights have {name!r}, which is not in {what}; expected the weights of the same model")
         if expected[name] != given[name]:
             raise RunError(
                 f"{name!r} is {list(given[name])} in the weights and {list(expected[name])} in {what}; expected the "

@@ -13,6 +13,8 @@ from deepsup.supervision._layer_layouts import layout_of_type
 from deepsup.supervision._taps import describe
 
 ScoreLayout = Literal["auto", "channels_first", "channels_last"]
+SHAPES = {1: "[B,K]", 2: "[B,K]", 3: "[B,K,L], or [B,L,K] of tokens", 4: "[B,K,H,W] or the like"}
+"""The scores that are expected in place of ones with so many dimensions."""
 SCORE_LAYOUTS: tuple[ScoreLayout, ...] = ("auto", "channels_first", "channels_last")
 
 
@@ -58,7 +60,7 @@ def scores_of(output: Any, model: nn.Module, num_classes: int, tokens: bool = Fa
     if not 2 <= scores.ndim <= 5 or scores.shape[1] != num_classes or scores.shape[2:].numel() == 1 < scores.ndim - 1:
         raise SupervisionError(
             f"{type(model).__name__} returns scores of shape {list(scores.shape)}, num_classes is {num_classes}; "
-            f"expected [B,{num_classes}{',H,W] or the like' if scores.ndim > 2 else ']'}; "
+            f"expected {SHAPES[min(scores.ndim, 4)].replace('K', str(num_classes))}; "
             f"{remedy_for_shape(scores, num_classes)}"
         )
     return scores
@@ -70,13 +72,20 @@ def tensor_of(output: Any, model: nn.Module, num_classes: int) -> Tensor:
     if isinstance(output, list | tuple) and len(output) == 1:
         scores = output[0]
     elif isinstance(output, Mapping):
-        scores = output.get("logits", output.get("out"))
+        named = [key for key in ("logits", "out") if isinstance(output.get(key), Tensor)]
+        if len(named) > 1:
+            raise SupervisionError(
+                f"{type(model).__name__} returns 'logits' and 'out', {describe(output)}, so which are its scores is "
+                f"unknown; expected one of them; wrap the model in a module whose forward returns the scores"
+            )
+        scores = output[named[0]] if named else None
     elif not isinstance(output, Tensor):
         scores = getattr(output, "logits", None)
     if not isinstance(scores, Tensor):
         raise SupervisionError(
-            f"{type(model).__name__} returns {describe(output)}; expected scores [B,{num_classes}] or, for dense "
-            f"targets, [B,{num_classes},H,W], or a mapping or an object with them as 'logits'; "
+            f"{type(model).__name__} returns {describe(output)}; expected scores [B,{num_classes}], of every position "
+            f"[B,{num_classes},H,W] or of every token [B,L,{num_classes}], or a mapping or an object with them as "
+            f"'logits'; "
             f"{remedy_for_several(output)}"
         )
     return scores
@@ -97,7 +106,10 @@ def any_tensor(output: Any, model: nn.Module) -> Tensor:
 def remedy_for_several(output: Any) -> str:
     """Return what to do about a model that returns something else than scores."""
     if isinstance(output, list | tuple) and sum(isinstance(part, Tensor) and part.ndim > 2 for part in output) > 1:
-        return "build the model without its own deep supervision: companions do that"
+        return (
+            "build the model without its own deep supervision, which companions replace, or wrap it in a module whose "
+            "forward returns the scores"
+        )
     return "wrap the model in a module whose forward returns the scores"
 
 

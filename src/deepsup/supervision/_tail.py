@@ -241,10 +241,10 @@ def fitting(tail: Tail, source: str, tap: str, model: nn.Module, features: Tenso
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
         given = None
     if not isinstance(given, Tensor) or given.shape != scores.shape:
-        became = "" if given is None else f" and make {describe(given)} of them"
-        after = f" follow {source!r}, which" if source else ""
+        follow = f", which follow {source!r}," if source else ""
+        taken = "cannot take it" if given is None else f"make {describe(given)} of it"
         raise SupervisionError(
-            f"layer {tap!r} returns {list(features.shape)}, and the model's own last layers ({tail}){after} "
-            f"{'returns another width' if source else 'cannot take it'}{became}; expected scores {list(scores.shape)}; "
-            f"tap a layer of the same width, or use Companion(head='linear')"
+            f"layer {tap!r} returns {list(features.shape)}, and the model's own last layers ({tail}){follow} {taken}; "
+            f"expected scores {list(scores.shape)}; tap a layer of the width that they take, or use "
+            f"Companion(head='linear')"
         )

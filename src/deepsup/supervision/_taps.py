@@ -28,11 +28,15 @@ def place_of(name: str) -> Place:
     return Place(layer, int(call)) if mark and call.isdecimal() and int(call) else Place(name)
 
 
+Captures = list[tuple[Any, object, bool]]
+"""What a layer returned, call by call: with its version, and whether it had a gradient at that time."""
+
+
 class ThreadCaptures(threading.local):
     """What a tap has captured in the current thread; None while it does not listen there."""
 
     def __init__(self) -> None:  # per thread; a class attribute as the default would make torch.compile recompile
-        self.caught: list[tuple[Any, object]] | None = None
+        self.caught: Captures | None = None
 
 
 class Tap:
@@ -64,38 +68,38 @@ class Tap:
         if caught is None:
             return None
         if self.call and len(caught) != self.call - 1:
-            caught.append((None, 0))
+            caught.append((None, 0, False))
             return None
         part = part_of(self.name, output, self.select)
-        joins = self.bounded or self.shares is not None
-        if joins and isinstance(part, Tensor) and part.requires_grad and torch.is_grad_enabled():
+        graded = isinstance(part, Tensor) and part.requires_grad and torch.is_grad_enabled()
+        if graded and (self.bounded or self.shares is not None):
             above, part = joined(part, Join(self.name, self.bounded, self.clone, self.shares))
-            caught.append((part, version_of(part)))
+            caught.append((part, version_of(part), graded))
             return with_part(output, self.select, above)
-        caught.append((part.clone() if self.clone and isinstance(part, Tensor) else part, version_of(part)))
+        caught.append((part.clone() if self.clone and isinstance(part, Tensor) else part, version_of(part), graded))
         return None
 
-    def listen(self) -> list[tuple[Any, object]] | None:
+    def listen(self) -> Captures | None:
         """Start listening in this thread; return the state that ``stop`` restores, for nested calls."""
         before, self._captures.caught = self._captures.caught, []
         return before
 
-    def stop(self, before: list[tuple[Any, object]] | None) -> list[tuple[Any, object]]:
-        """Stop listening, release the captures and return them, each with its version."""
+    def stop(self, before: Captures | None) -> Captures:
+        """Stop listening, release the captures and return them."""
         caught, self._captures.caught = self._captures.caught or [], before
         return caught
 
-    def check(self, caught: list[tuple[Any, object]], batch: int) -> Tensor:
+    def check(self, caught: Captures, batch: int) -> Tensor:
         """Return the one captured feature tensor [B, ...]; raise an error if there is none."""
         if self.call:
             if len(caught) != self.calls:
                 raise SupervisionError(
-                    f"layer {place_of(self.name).layer!r} ran {len(caught)} times; expected {self.calls}, as on the "
+                    f"layer {place_of(self.name).layer!r} ran {times(len(caught))}; expected {self.calls}, as on the "
                     f"first batch, whose calls have the companions; keep the number of calls, or supervise the model "
                     f"again"
                 )
             caught = [caught[self.call - 1]]
-        features = self.at_step(one_tensor(self.name, [part for part, _ in caught], batch, self.batch_at))
+        features = self.at_step(one_tensor(self.name, [part for part, *_ in caught], batch, self.batch_at))
         if not self.clone and version_of(caught[0][0]) != caught[0][1]:
             raise SupervisionError(
                 f"the output of layer {self.name!r} is changed in place after the tap (an in-place ReLU, dropout or "
@@ -103,6 +107,10 @@ class Tap:
                 f"that stays unchanged: tap the layer that changes it, or build the model with inplace=False"
             )
         return features
+
+    def joins_late(self, caught: Captures) -> bool:
+        """Whether the layer ran without a gradient, so that the companion's cannot be bounded where the two meet."""
+        return self.bounded and not caught[max(self.call - 1, 0)][2]
 
     def at_step(self, features: Tensor) -> Tensor:
         """Return the tap's time step of a recurrent layer's outputs, [B,T,D] or [T,B,D] -> [B,D]; else all of it."""
@@ -209,6 +217,15 @@ def one_tensor(name: str, outputs: list[Any], batch: int, batch_at: int = 0) -> 
             f"with the batch first: [B,C,H,W], [B,N,D] or [B,D]; tap a layer that keeps the batch"
         )
     return features
+
+
+def times(count: int) -> str:
+    """Return a number of calls in words.
+
+    >>> times(1), times(3)
+    ('once', '3 times')
+    """
+    return "once" if count == 1 else f"{count} times"
 
 
 def describe(output: Any) -> str:

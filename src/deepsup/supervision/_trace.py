@@ -1,7 +1,8 @@
 """Record every layer call of one forward pass, in order, without changing the model."""
 
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
@@ -123,7 +124,10 @@ def fast_encoders(model: nn.Module) -> list[nn.TransformerEncoder]:
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Run in evaluation mode, without gradients or nested tensors; restore modes and random state afterwards."""
+    """Run in evaluation mode, without gradients or nested tensors; restore modes and random state afterwards.
+
+    Layers that are compiled (``layer.compile()``) run uncompiled meanwhile.
+    """
     encoders = fast_encoders(model)
     modes = {layer: layer.training for layer in model.modules()}
     cuda = sorted({p.device.index for p in model.parameters() if p.device.type == "cuda"})
@@ -131,10 +135,18 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
     for encoder in encoders:
         encoder.use_nested_tensor = False
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=cuda):
+        with torch.no_grad(), torch.random.fork_rng(devices=cuda), uncompiled():
             yield
     finally:
         for layer, mode in modes.items():
             layer.training = mode
         for encoder in encoders:
             encoder.use_nested_tensor = True
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Let compiled layers run as they are written: their hooks would be compiled, call by call."""
+    if "torch._dynamo" not in sys.modules:  # the import takes a second, and then nothing is compiled
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
