@@ -354,6 +354,25 @@ def test_a_picture_with_a_side_that_is_too_long(tmp_path: Path) -> None:
         read_image_files([tmp_path / "a.png"], (1, 28, 28))
 
 
+def test_a_jpeg_with_thousands_of_scans(tmp_path: Path) -> None:
+    """Each goes over all pixels and may have 70 bytes: 5,000 of them take minutes."""
+    Image.new("L", (64, 64)).save(tmp_path / "a.jpg", progressive=True)
+    assert read_image_files([tmp_path / "a.jpg"], (1, 28, 28)).shape == (1, 1, 28, 28)
+    whole = (tmp_path / "a.jpg").read_bytes()
+    last = whole[whole.rindex(b"\xff\xda") : -2]
+    (tmp_path / "a.jpg").write_bytes(whole[:-2] + last * 5000 + b"\xff\xd9")
+    with pytest.raises(DataError, match=r"a\.jpg: not a readable image \(5,\d+ scans, expected at most 100"):
+        open_image(tmp_path / "a.jpg")
+
+
+def test_millions_of_images_of_one_pixel(tmp_path: Path) -> None:
+    """33 million of them took 64 KB in the file and gigabytes for their names."""
+    few = np.zeros((2**22 + 1, 1, 1), np.uint8)
+    np.savez_compressed(tmp_path / "a.npz", images=few, labels=few[:, 0, 0])
+    with pytest.raises(DataError, match=r"a\.npz, images: 4,194,305 images; expected at most 4,194,304"):
+        load_data(tmp_path / "a.npz")
+
+
 def test_no_memory_for_a_picture_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> None:
         raise MemoryError

@@ -19,6 +19,8 @@ FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "TGA", "ICO", "JP
 """What is read; pillow starts a helper program for some other formats, whatever a file's name ends in."""
 MOST_PIXELS, MOST_SIDE = 2**26, 2**16
 """Of one image file: 8,192 x 8,192. Decoded it takes at most 1 GiB; scaling a longer side down takes as much again."""
+MOST_SCANS = 100
+"""Of a progressive JPEG, which has about 10. A scan may take 70 bytes, and each goes over all pixels."""
 
 
 def _opened(path: Path) -> Image.Image:
@@ -33,7 +35,20 @@ def _opened(path: Path) -> Image.Image:
     if max(image.size) > MOST_SIDE:
         image.close()
         raise ValueError(f"{image.width}x{image.height} pixels, expected at most {MOST_SIDE:,} on a side; resize it")
+    if image.format in ("JPEG", "MPO") and (scans := scans_in(path)) > MOST_SCANS:
+        image.close()
+        raise ValueError(f"{scans:,} scans, expected at most {MOST_SCANS}; save it again")
     return image
+
+
+def scans_in(path: Path) -> int:
+    """Return how many scans a JPEG has: within one, their mark does not occur."""
+    count, last = 0, b""
+    with path.open("rb") as file:
+        while part := file.read(2**20):
+            count += (last + part).count(b"\xff\xda")
+            last = part[-1:]
+    return count
 
 
 def open_image(path: Path) -> Image.Image:

@@ -33,6 +33,8 @@ _NPZ_NAMES = [
     {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")},
     {"train": ("images", "labels")},
 ]  # fmt: skip
+MOST_IMAGES = 2**22
+"""Of a part of an .npz: each gets a name, and a file of 64 KB can claim 33 million images of one pixel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +207,8 @@ def _named_rows(parts: dict[str, Part]) -> dict[str, Part]:
 
 def _as_images(array: Any, where: str) -> Images:
     """To [N,C,H,W]: without a channel axis, with it last, or with it second."""
+    if array.ndim and len(array) > MOST_IMAGES:
+        raise DataError(f"{where}: {len(array):,} images; expected at most {MOST_IMAGES:,}; give a part of them")
     if array.dtype.kind not in "ui" or (array.size and not 0 <= array.min() <= array.max() <= 255):
         description = (
             f"values {array.min():g} to {array.max():g}" if array.size and array.dtype.kind in "uif" else "no numbers"
