@@ -174,8 +174,8 @@ def verdict_words(claims: Sequence[Claim], judged: Mapping[Claim, Judged]) -> li
     for claim in claims:
         words, name = judged[claim]
         shown = name if name == NOT_JUDGED else f"**{name}**"
-        told = words and claim.rule == "budget curves"
-        by_verdict.setdefault(shown, []).append(f"{claim.part}: {words}" if told else claim.part)
+        with_words = words and claim.rule == "budget curves"
+        by_verdict.setdefault(shown, []).append(f"{claim.part}: {words}" if with_words else claim.part)
     alone = len(by_verdict) == 1
     return [
         name if alone and not any(": " in part for part in parts) else f"{name} ({', '.join(parts)})"

@@ -220,11 +220,11 @@ def wrong_of(net: DeeplySupervised, objective: Objective, batches: Any) -> tuple
     for batch in batches:
         inputs, labels = parts_of(batch, net)
         args, kwargs = as_call(inputs)
-        found = net(*args, **kwargs).scores.argmax(-1 if net.tokens else 1)
+        predictions = net(*args, **kwargs).scores.argmax(-1 if net.tokens else 1)
         if net.tokens:  # of a causal model, the token after the last one is unknown
-            found, labels = found[:, : found.shape[1] - objective.shift], labels[:, objective.shift :]
-        labels = labels.reshape(found.shape)
-        wrong += int(((found != labels) & (labels != ignored)).sum())
+            predictions, labels = predictions[:, : predictions.shape[1] - objective.shift], labels[:, objective.shift :]
+        labels = labels.reshape(predictions.shape)
+        wrong += int(((predictions != labels) & (labels != ignored)).sum())
         count += int((labels != ignored).sum())
     if not count:
         raise DataError(f"test_data has no label but {ignored}, which is left out; expected at least one other")

@@ -151,8 +151,11 @@ class Search:
 
     def values(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a trial: a choice is the value that its name stands for."""
-        choices = {name: each.named() for name, each in self.space.items() if isinstance(each, Choice)}
-        return {name: choices[name][value] if name in choices else value for name, value in params.items()}
+        values = {}
+        for name, value in params.items():
+            each = self.space[name]  # the storage may be a stranger's: another name is an error
+            values[name] = each.named()[value] if isinstance(each, Choice) else value
+        return values
 
     def tell(self, task: TrialTask, outcome: TrialOutcome) -> None:
         """Record what came out of a trial; a stopped one goes on when the sweep is resumed."""
