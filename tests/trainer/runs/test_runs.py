@@ -336,7 +336,11 @@ def test_several_runs_vote_by_their_scores(small: Config, whole: RunFolder, tmp_
     [
         ({"device": "cuda"}, TrainingError, "device=cuda, but torch finds no CUDA here; use --device cpu"),
         ({"device": "gpu"}, ConfigError, "device='gpu'; expected auto, cpu, cuda or cuda:N"),
-        ({"batch_size": 241}, TrainingError, "batch_size=241 with 240 training images; expected at most that many; give e.g. --batch-size 24"),
+        (
+            {"batch_size": 241},
+            TrainingError,
+            "batch_size=241 with 240 training images; expected at most that many; give e.g. --batch-size 24",
+        ),
         (
             {"lr": 100.0, "loss": "squared_hinge"},
             TrainingError,
