@@ -35,6 +35,8 @@ def check_saved(path: Path) -> None:
             return
         file.seek(0)
         begin = file.read(MOST_STRUCTURE)
+    if not begin.startswith(b"\x80"):  # the first byte of every pickle that torch writes
+        raise ValueError("torch.save has not written it")
     for _ in range(PICKLES):
         begin = begin[check_pickle(begin) :]
 
