@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from attacks import ATTACKS, HOSTILE, command, hostile_comparison, hostile_sweep, snapshot, stopped_run, touched
 from PIL import Image
+from safetensors.torch import load_file, save
 
 from deepsup import Run
 from deepsup.errors import RunError, WriteError
 from deepsup.io import append_line, below, file_name, folder_below, printable, whole_file, write_whole
+from deepsup.trainer.demo._demo_nets import demo_net
 from deepsup.trainer.report._names import shorten
+from deepsup.trainer.runs import RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +103,34 @@ def test_a_page_shows_nothing_from_outside(name: str, sound: Path, tmp_path: Pat
     done = command("report", run)
     assert done.code == 2
     assert f"{run / name} is a link" in done.said
+
+
+def test_lines_of_a_file_of_mine_do_not_become_those_of_a_run(tmp_path: Path) -> None:
+    run, mine = RunFolder(tmp_path / "run"), tmp_path / "mine.jsonl"
+    run.folder.mkdir()
+    mine.write_text('{"epoch": 0, "secret": 1}\n')
+    (run.folder / "metrics.jsonl").symlink_to(mine)
+    with pytest.raises(RunError, match=r"metrics\.jsonl is a link"):
+        run.keep_metrics(9)
+
+
+@pytest.mark.parametrize("kind", ["nan", "large", "link", "linked folder"])
+def test_snapshots_of_a_stranger(kind: str, sound: Path, tmp_path: Path) -> None:
+    """Weights that are not finite ended in a traceback; weights of mine must not come into a page."""
+    run = Path(shutil.copytree(sound, tmp_path / "run"))
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 0}\n{"epoch": 1}\n')
+    path = next((run / "snapshots").glob("epoch-0000.safetensors"))
+    if kind in ("nan", "large"):
+        factor = float("nan") if kind == "nan" else 1e300
+        weights = {name: value.double() * factor for name, value in load_file(path).items()}
+        path.write_bytes(save(weights))
+    else:
+        linked = path if kind == "link" else path.parent
+        linked.rename(tmp_path / "mine")
+        linked.symlink_to(tmp_path / "mine")
+    with pytest.raises(RunError, match=r"(numbers that are not finite; remove it|is a link)"):
+        demo_net(RunFolder(run))
 
 
 def test_hostile_names_on_a_page(sound: Path, tmp_path: Path) -> None:

@@ -246,6 +246,39 @@ def interrupted(path: Path, other: bytes = b"") -> bytes:
 @pytest.mark.parametrize("name", ["study.db", "study.journal"])
 def test_a_storage_has_a_bound(name: str, folder: Path) -> None:
     with (folder / name).open("ab") as file:
-        file.truncate(2**28 + 1)
-    with pytest.raises(DeepsupError, match=rf"{name} has 268,435,457 bytes; expected at most 268,435,456"):
+        file.truncate(2**26 + 1)
+    with pytest.raises(DeepsupError, match=rf"{name} has 67,108,865 bytes; expected at most 67,108,864"):
+        read_sweep_folder(folder)
+
+
+ROWS = "INSERT INTO {} WITH RECURSIVE x(n) AS (SELECT 1000 UNION ALL SELECT n + 1 FROM x WHERE n < {}) SELECT {} FROM x"
+CROWDED = {
+    "trials": (ROWS.format("trials(trial_id, number, study_id, state)", 21_000, "n, n, 1, 'FAIL'"), "20,0.. rows"),
+    "trial_params": (ROWS.format("trial_params(param_id)", 2**18 + 1000, "n"), "262,1.. rows"),
+    "trial_user_attributes": (
+        "INSERT INTO trial_user_attributes(value_json) VALUES (hex(zeroblob(8388609)))", "16,777,2.. letters",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", CROWDED)
+def test_a_database_has_only_so_many_rows(table: str, begun: Path) -> None:
+    """Three million trials of 90 bytes took 7 GB and minutes."""
+    statement, said = CROWDED[table]
+    with closing(sqlite3.connect(begun / "study.db")) as database:
+        database.execute(statement)
+        database.commit()
+    with pytest.raises(DeepsupError, match=rf"study\.db has .*{said}.* in {table}; expected at most"):
+        resumed(begun)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [(b"{}\n" * (2**18 + 1), "more than 262,144 lines"), ((b"[" + b"[]," * 80 + b"0]\n") * 70_000, "memory")],
+    ids=["lines", "values"],
+)
+def test_a_journal_has_only_so_many_values(lines: bytes, said: str, folder: Path) -> None:
+    with (folder / "study.journal").open("ab") as file:
+        file.write(lines)
+    with pytest.raises(DeepsupError, match=rf"study\.journal.*{said}"):
         read_sweep_folder(folder)

@@ -117,6 +117,8 @@ def epochs_of(demo: DemoNet) -> dict[int, dict[str, Tensor]]:
             other.load_state_dict(read_snapshot(path))
         except RuntimeError as error:
             raise RunError(f"{path} does not fit the net of its run; remove it") from error
+        if not all(value.isfinite().all() for value in other.state_dict().values()):
+            raise RunError(f"{path} has numbers that are not finite; remove it")
         if demo.probed:
             at = list(demo.net.taps)
             other = with_probes(Model(other.eval(), *rest_of(demo.model)), demo.data, at)

@@ -32,6 +32,7 @@ from deepsup.io import (
     MOST_JSON,
     Budget,
     append_line,
+    below,
     check,
     disk_errors_named,
     faults_named,
@@ -260,8 +261,8 @@ class RunFolder:
         append_line(self.folder / "metrics.jsonl", json.dumps(record))
 
     def keep_metrics(self, epochs: int) -> None:
-        """Drop the records from epoch ``epochs`` on: a resumed run writes them again."""
-        with whole_file(self.folder / "metrics.jsonl") as file:
+        """Drop the records from epoch ``epochs`` on: a resumed run writes them again. A link is refused."""
+        with whole_file(below(self.folder, "metrics.jsonl")) as file:
             for line in self.lines_of_metrics():
                 record = record_of(line)
                 if record is not None and record["epoch"] < epochs:

@@ -15,12 +15,16 @@ from optuna.storages.journal import JournalFileBackend
 from sqlalchemy import make_url
 
 from deepsup.errors import ConfigError, DeepsupError
-from deepsup.io import reason, size_of_regular
+from deepsup.io import Budget, one_line, reason, size_of_regular
 
 SECONDS = 30
 """How long to wait for a server, or for another process that writes to the same file."""
-MOST_BYTES = 2**28
+MOST_BYTES = 2**26
 """Of an SQLite file or a journal file."""
+MOST_TRIALS, MOST_ROWS = 20_000, 2**18
+"""In it; rows of other tables, and lines of a journal. Optuna makes objects of all of them: 2.5 KB and 0.1 ms each."""
+MOST_TEXT = 2**24
+"""Bytes of the JSON values in an SQLite file, which take many times that once they are decoded."""
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """The end of a journal of SQLite that belongs to several databases, after the name of their common journal."""
 _PROGRAMS = "SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE '%VIRTUAL%'"
@@ -94,8 +98,27 @@ def check_database(path: Path) -> None:
     if path.is_file():
         with closing(sqlite3.connect(path, timeout=SECONDS)) as database:
             (programs,) = database.execute(_PROGRAMS).fetchone()
-        if programs:
-            raise ConfigError(f"{path} has views, triggers or virtual tables; expected the tables that Optuna makes")
+            if programs:
+                raise ConfigError(
+                    f"{path} has views, triggers or virtual tables; expected the tables that Optuna makes"
+                )
+            check_rows(path, database)
+
+
+def check_rows(path: Path, database: sqlite3.Connection) -> None:
+    """Refuse more trials and longer values than there is memory for: a trial may take 90 bytes in the file."""
+    for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        table, most = '"' + name.replace('"', '""') + '"', MOST_TRIALS if name == "trials" else MOST_ROWS
+        (rows,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+        columns = [each[1] for each in database.execute(f"PRAGMA table_info({table})")]
+        text = 0
+        if "value_json" in columns:
+            (text,) = database.execute(f"SELECT coalesce(sum(length(value_json)), 0) FROM {table}").fetchone()
+        if rows > most or text > MOST_TEXT:
+            raise ConfigError(
+                f"{path} has {rows:,} rows of {text:,} letters in {one_line(name)}; expected at most {most:,} and "
+                f"{MOST_TEXT:,}; begin another sweep"
+            )
 
 
 def check_size(path: Path) -> None:
@@ -111,6 +134,12 @@ def check_journal(path: Path) -> None:
         with path.open("rb") as file:
             if file.read(1) != b"{":
                 raise ConfigError(f"{path} is not a journal file of Optuna; expected one, or a name that is free")
+            file.seek(0)
+            budget = Budget()
+            for number, line in enumerate(file):
+                if number == MOST_ROWS:
+                    raise ConfigError(f"{path} has more than {MOST_ROWS:,} lines; begin another sweep")
+                budget.spend(line)
 
 
 def has_password(where: str) -> bool:

@@ -11,7 +11,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from deepsup.errors import RunError
-from deepsup.io import check_tensor_list, folder_below, reason, write_whole
+from deepsup.io import below, check_tensor_list, folder_below, reason, write_whole
 from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.training import Callback, Training
 
@@ -67,11 +67,11 @@ def half(value: Tensor) -> Tensor:
 
 
 def snapshot_files(run: RunFolder) -> dict[int, Path]:
-    """Return epoch -> file of a run's snapshots, in order; none for a run that keeps none."""
+    """Return epoch -> file of a run's snapshots, in order; none for a run that keeps none. Links are refused."""
     files = {}
-    for path in sorted(run.snapshots.glob("epoch-*.safetensors")):
+    for path in sorted(below(run.folder, run.snapshots.name).glob("epoch-*.safetensors")):
         if number := re.fullmatch(r"epoch-(\d{1,9})\.safetensors", path.name):
-            files[int(number[1])] = path
+            files[int(number[1])] = below(run.folder, run.snapshots.name, path.name)
     return dict(sorted(files.items()))
 
 
