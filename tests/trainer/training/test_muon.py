@@ -37,6 +37,27 @@ def test_a_step_is_nearly_as_long_in_every_direction() -> None:
     assert values.max() < 1.5
 
 
+@pytest.mark.parametrize("shape", [(96, 576), (576, 96), (32, 2304)])
+@pytest.mark.parametrize("decay", [0.0, 1.5])
+def test_bfloat16_gives_the_direction_of_float32(shape: tuple[int, int], decay: float) -> None:
+    torch.manual_seed(0)
+    u, s, vh = torch.linalg.svd(torch.randn(shape), full_matrices=False)
+    matrix = u @ torch.diag(s * torch.arange(1, len(s) + 1) ** -decay) @ vh  # as random weights, or as a gradient
+    whole, half = orthogonalize(matrix), orthogonalize(matrix, dtype=torch.bfloat16)
+    assert half.dtype == torch.float32
+    assert torch.cosine_similarity(whole.flatten(), half.flatten(), 0) > 0.999
+    assert (torch.linalg.svdvals(half) - torch.linalg.svdvals(whole)).abs().max() < 0.05
+    assert torch.linalg.svdvals(half).max() < 1.5
+
+
+@pytest.mark.parametrize(("amp", "products"), [("on", torch.bfloat16), ("off", None)])
+def test_the_precision_of_a_run_is_that_of_its_products(amp: str, products: torch.dtype | None) -> None:
+    config = Config(network="fast", network_options={"widths": [8]}, optimizer="muon", amp=amp)
+    optimizer = build_optimizer(config, build_net(config, 10, (1, 28, 28)))
+    assert isinstance(optimizer, Muon)
+    assert optimizer.products == products
+
+
 def test_no_gradient_no_direction() -> None:
     assert orthogonalize(torch.zeros(3, 4)).abs().max() == 0
 

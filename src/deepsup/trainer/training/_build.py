@@ -302,7 +302,8 @@ def build_optimizer(config: Config, net: DeeplySupervised) -> torch.optim.Optimi
         return torch.optim.AdamW(settings, lr=lr)
     if given.name == "muon":
         check_muon(net.trunk, any(group.orthogonal for group in groups))
-        return Muon(settings, lr=lr, momentum=given.momentum, nesterov=given.nesterov)
+        products = torch.bfloat16 if config.run.amp == "on" else None
+        return Muon(settings, products=products, lr=lr, momentum=given.momentum, nesterov=given.nesterov)
     return torch.optim.SGD(settings, lr=lr, momentum=given.momentum, nesterov=given.nesterov)
 
 
