@@ -206,6 +206,12 @@ def test_layers_that_are_slower_in_bfloat16_stay_in_float32(
     assert settle_layers(Config(amp="off"), net, (1, 28, 28), ONE).run.full_precision == ()
 
 
+def test_what_is_in_doubt() -> None:
+    plain = (nn.Conv2d(4, 4, 3), nn.Linear(4, 4), nn.Conv1d(4, 4, 3), nn.BatchNorm2d(4))
+    doubtful = (nn.Conv2d(4, 4, 3, groups=4), nn.Conv3d(4, 4, 3, dilation=2), nn.ConvTranspose2d(4, 4, 2, stride=2))
+    assert [precision_room.in_doubt(layer) for layer in (*plain, *doubtful)] == [False] * 4 + [True] * 3
+
+
 def test_a_layer_that_is_made_slower_is_measured_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(nn.Conv2d):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

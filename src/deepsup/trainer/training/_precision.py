@@ -81,8 +81,9 @@ def precision_of(config: Config) -> str:
 def settle_layers(config: Config, net: DeeplySupervised, shape: Sequence[int], processes: Processes) -> Config:
     """Return the config with the layers that stay in float32 named, those that are slower in bfloat16 in any process.
 
-    In doubt are convolutions in groups or with dilation: on some processors they have no kernel for bfloat16 and run 4
-    to 16 times slower (torch issue 183815). They are measured on images [C,H,W] of the size of the training images.
+    In doubt are convolutions in groups, with dilation, or transposed: on some processors they have no kernel for
+    bfloat16, and the first two run 4 to 16 times slower (torch issue 183815). They are measured on images [C,H,W] of
+    the size of the training images.
     """
     if config.run.amp != "on" or config.run.full_precision:
         return config
@@ -97,6 +98,8 @@ def settle_layers(config: Config, net: DeeplySupervised, shape: Sequence[int], p
 
 def in_doubt(layer: nn.Module) -> bool:
     """Whether a layer may be slower in bfloat16 although the processor is fast in it."""
+    if isinstance(layer, nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d):
+        return True
     if not isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return False
     return layer.groups > 1 or set(layer.dilation) != {1}
