@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,6 +58,8 @@ _Recipe = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default
 _File = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(default: none)")]
 _Runs = Annotated[tuple[Path, ...], Positional, arg(metavar="RUN ...")]
 _Run = Annotated[Path, Positional, arg(metavar="RUN")]
+_Views = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: the run's own)")]
+_Precision = Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: as the run measured its error)")]
 
 
 @verb("train", instead={"phases": "write phases in a YAML file and give it with --config"}, short=_TRAIN)
@@ -98,7 +101,7 @@ def train(
     result = run.result
     rows = [[name, f"{error:.2f} %"] for name, error in result["companions"].items()]
     if result["error"] is not None:
-        rows.append(["output", f"{result['error']:.2f} %"])
+        rows.append([f"output{_how(result)}", f"{result['error']:.2f} %"])
     lines = [table(["layer", "test error"], rows), ""] if rows else []
     lines.append(f"{_many(result['epochs'], 'epoch')} in {result['seconds']:.1f} s; the run is in {run.folder}")
     lines += [dense_line(result["metrics"])] if "metrics" in result else []
@@ -300,6 +303,8 @@ def _many(count: int, what: str) -> str:
 def evaluate(
     runs: _Runs,
     data: Annotated[str | None, arg(metavar="NAME|PATH", help_behavior_hint="(default: the run's own)")] = None,
+    tta: _Views = None,
+    amp: _Precision = None,
     trust: Flag = False,
     json: Flag = False,
 ) -> None:
@@ -308,23 +313,31 @@ def evaluate(
     Args:
         runs: run folders
         data: data set to evaluate on
+        tta: test-time augmentation: none, flip, shift or flip-shift
+        amp: precision: auto, on (bfloat16) or off (float32)
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
     from deepsup.trainer.runs import RunFolder, shares_line
     from deepsup.trainer.runs import evaluate as evaluate_runs
 
-    answer = evaluate_runs([opened(run, trust) for run in runs], data)
+    answer = evaluate_runs([opened(run, trust) for run in runs], data, tta=tta, amp=amp)
     rows = [[name, f"{error:.2f} %"] for name, error in answer["companions"].items()]
     if len(runs) > 1:
         rows = [[name, f"{error:.2f} %"] for name, error in answer["runs"].items()]
     rows.append(["output" if len(runs) == 1 else f"vote of the {len(runs)}", f"{answer['error']:.2f} %"])
-    lines = [table(["", "error"], rows), "", f"on {answer['images']:,} test images"]
+    lines = [table(["", "error"], rows), "", f"on {answer['images']:,} test images{_how(answer)}"]
     lines += [told for run in runs[:1] if (told := shares_line(RunFolder(run).metrics))]
     lines += [told for run in runs if len(runs) == 1 for told in understated(RunFolder(run).insight)]
     if "metrics" in answer:
         lines += ["", dense_line(answer["metrics"]["output"]), "", class_table(answer["metrics"])]
     show(answer, "\n".join(lines), json)
+
+
+def _how(answer: Mapping[str, Any]) -> str:
+    """Say from which views and in which precision errors were measured, where they are not the usual ones."""
+    views = "" if answer.get("tta", "none") == "none" else f", test-time augmentation {answer['tta']}"
+    return views + ("" if answer.get("measured_in", "float32") == "float32" else f", in {answer['measured_in']}")
 
 
 @verb("predict")
@@ -333,6 +346,8 @@ def predict(
     files: Annotated[tuple[Path, ...], Positional, arg(metavar="FILE|FOLDER ...")],
     early: Flag = False,
     out: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: RUN/predictions)")] = None,
+    tta: _Views = None,
+    amp: _Precision = None,
     trust: Flag = False,
     json: Flag = False,
 ) -> None:
@@ -343,6 +358,8 @@ def predict(
         files: image files, or folders: all images in them and in their sub-folders
         early: let images leave at the first companion that is sure, with the thresholds of deepsup exits
         out: folder for the masks of a run that was trained on masks
+        tta: test-time augmentation: none, flip, shift or flip-shift
+        amp: precision: auto, on (bfloat16) or off (float32)
         trust: import the network that a run names (package.module:factory); only for runs of people you trust
         json: print one JSON object
     """
@@ -350,10 +367,12 @@ def predict(
     from deepsup.trainer.runs import predict as predict_files
 
     files = image_files(files)
+    if early and (tta or amp):
+        raise RunError("--early with --tta or --amp; expected one view in float32, on which the exits were calibrated")
     if early:
         _predict_early(opened(run, trust), files, json)
         return
-    answers = predict_files(opened(run, trust), files, out)
+    answers = predict_files(opened(run, trust), files, out, tta=tta, amp=amp)
     if "mask" in answers[0]:
         rows = [[each["file"], each["mask"], shares_line(each["classes"])] for each in answers]
         show({"predictions": answers}, table(["file", "mask", "classes"], rows), json)

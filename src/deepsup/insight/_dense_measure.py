@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from deepsup.supervision import DeepOutput
+
 THRESHOLDS = 19  # of the probability of an edge: 0.05 to 0.95
 IGNORED = 255
 
@@ -61,9 +63,14 @@ def measure_dense(
     labels: Tensor,
     normalize: Callable[[Tensor], Tensor] | None = None,
     batch_size: int = 50,
+    forward: Callable[[Tensor], DeepOutput] | None = None,
 ) -> DenseMeasurement:
-    """Return what a supervised dense net predicts for images [N,C,H,W], in evaluation mode; restore its mode."""
+    """Return what a supervised dense net predicts for images [N,C,H,W], in evaluation mode; restore its mode.
+
+    ``forward`` computes the net's output; ``None``: the net itself.
+    """
     device, training = next(net.parameters()).device, net.training
+    answer = net if forward is None else forward
     net.eval()
     predictions: dict[str, list[Tensor]] = {}
     chances: dict[str, list[Tensor]] = {}
@@ -72,7 +79,7 @@ def measure_dense(
         with torch.no_grad():
             for start in range(0, len(images), batch_size):
                 batch = images[start : start + batch_size]
-                out = net((batch if normalize is None else normalize(batch)).to(device))
+                out = answer((batch if normalize is None else normalize(batch)).to(device))
                 classes = out.scores.shape[1]
                 for name, scores in {**out.companions, "output": out.scores}.items():
                     not_finite |= {} if scores.isfinite().all() else {name: None}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from deepsup.supervision import DeepOutput
+
 MOST_VALUES = 2**24
 """Of the images of a batch: 500 of 3 x 105 x 105 pixels, or four of the largest that a model of a stranger may take."""
 
@@ -45,22 +47,24 @@ def measure(
     labels: Tensor,
     normalize: Callable[[Tensor], Tensor] | None = None,
     batch_size: int = 500,
+    forward: Callable[[Tensor], DeepOutput] | None = None,
 ) -> Measurement:
     """Return the scores of a supervised net on images [N,C,H,W], in evaluation mode; restore its mode afterwards.
 
     ``normalize`` is applied to every batch; ``None`` for images that are already normalized. Large images go through
-    the net in smaller batches.
+    the net in smaller batches. ``forward`` computes the net's output; ``None``: the net itself.
     """
     batch_size = max(1, min(batch_size, MOST_VALUES // max(1, images[:1].numel())))
     device = next(net.parameters()).device
     training = net.training
+    answer = net if forward is None else forward
     net.eval()
     outputs = []
     try:
         with torch.no_grad():
             for start in range(0, len(images), batch_size):
                 batch = images[start : start + batch_size]
-                out = net((batch if normalize is None else normalize(batch)).to(device))
+                out = answer((batch if normalize is None else normalize(batch)).to(device))
                 outputs.append((out.scores.float().cpu(), {t: s.float().cpu() for t, s in out.companions.items()}))
     finally:
         net.train(training)

@@ -179,7 +179,7 @@ def test_every_setting_is_explained_and_has_a_name_of_its_own() -> None:
         assert re.fullmatch(r"\S.*[^\s.]", each.doc), each  # it ends a line of help: no full stop
     names = [each.name for group in GROUPS.values() for each in settings_of(group)]
     assert names == list(PLACES) == list(Config().to_dict())
-    assert len(set(names)) == len(names) == 72
+    assert len(set(names)) == len(names) == 74
 
 
 def test_a_group_or_a_name_is_the_same() -> None:

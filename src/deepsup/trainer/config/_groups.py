@@ -236,6 +236,11 @@ class RunSettings(Settings):
     full_precision: tuple[str, ...] = ()
     """layers that stay in float32 under --amp: their names, or none; without this option those that are slower in
     bfloat16, measured when the run begins"""
+    amp_test: bool = False
+    """measure errors in the precision of --amp too; without it, in float32"""
+    tta: Literal["none", "flip", "shift", "flip-shift"] = "none"
+    """test-time augmentation, views of each image whose scores are averaged where errors are measured: none, flip (the
+    image and its mirror image), shift (moved by a pixel along each diagonal) or flip-shift (both)"""
     compile: bool = False
     """compile the net with torch.compile"""
     limit_steps: Positive | None = None

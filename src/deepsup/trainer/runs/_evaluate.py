@@ -20,15 +20,23 @@ from deepsup.trainer.runs._model import Model, load_model
 from deepsup.trainer.runs._run_data import data_to_test
 
 
-def evaluate(runs: Sequence[RunFolder], data: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+def evaluate(
+    runs: Sequence[RunFolder],
+    data: str | os.PathLike[str] | None = None,
+    *,
+    tta: str | None = None,
+    amp: str | None = None,
+) -> dict[str, Any]:
     """Return the test error of a run and of its companions; of several runs, that of their averaged scores.
 
     data: test on this instead of the first run's own test images: a name, or a folder or .npz, all of whose images
         are then tested on unless it has a test part of its own. Images that a run was trained on are left out.
+    tta: test-time augmentation, as the setting of a run; by default each run's own.
+    amp: auto, on (bfloat16) or off (float32); by default as each run measured its own error.
     """
     if not runs:
         raise RunError("no run given; expected at least one run folder")
-    models = [load_model(run) for run in runs]
+    models = [load_model(run).asked(tta, amp) for run in runs]
     name, classes, test = data_to_test(runs, models, data)
     for run, model in zip(runs, models, strict=True):
         check_fits(run, model, name, classes, test)
@@ -41,6 +49,7 @@ def evaluate(runs: Sequence[RunFolder], data: str | os.PathLike[str] | None = No
         "companions": measured[0].companion_errors if len(runs) == 1 else {},
         "runs": {str(run.folder): each.error for run, each in zip(runs, measured, strict=True)},
         "images": len(labels),
+        **models[0].how(),
         "epochs": max(run.result["epochs"] for run in runs),
         "seconds": sum(run.result["seconds"] for run in runs),
     }
@@ -59,6 +68,7 @@ def evaluate_dense(
         "metrics": {name: named_metrics(each, classes) for name, each in measured.scored.items()},
         "runs": {str(runs[0].folder): measured.error},
         "images": len(test),
+        **models[0].how(),
         "epochs": runs[0].result["epochs"],
         "seconds": runs[0].result["seconds"],
     }
@@ -96,16 +106,21 @@ def listed(classes: tuple[str, ...]) -> str:
 
 
 def predict(
-    run: RunFolder, files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None
+    run: RunFolder,
+    files: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    tta: str | None = None,
+    amp: str | None = None,
 ) -> list[dict[str, Any]]:
     """Return a label and a confidence (the softmax of the scores) for every image file, also of each companion.
 
     A dense run writes a mask for each file to the folder ``out`` (by default ``predictions`` in the run's) and returns
-    its path and the share of each class.
+    its path and the share of each class. ``tta`` and ``amp`` are as those of ``evaluate``.
     """
     if not files:
         raise DataError("no image file given; expected at least one")
-    model = load_model(run)
+    model = load_model(run).asked(tta, amp)
     if model.dense:
         return predict_masks(model, files, below(run.folder, "predictions") if out is None else Path(out))
     if out is not None:

@@ -68,6 +68,9 @@ class Result(TypedDict):
     train_images: NotRequired[int]
     test_images: NotRequired[int]
     best_epoch: NotRequired[int | None]
+    tta: NotRequired[str]
+    measured_in: NotRequired[str]
+    """The precision in which the errors were measured."""
     metrics: NotRequired[dict[str, Any]]
     """Of pixel labels: the IoU of each class and the like."""
     start: NotRequired[str]

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,14 @@ from deepsup.trainer.config import Config
 from deepsup.trainer.data import Images
 from deepsup.trainer.preprocess import Normalizer, to_tensor
 from deepsup.trainer.runs._folder import RunFolder
-from deepsup.trainer.training import build_net
+from deepsup.trainer.training import (
+    Processes,
+    answering,
+    build_net,
+    measured_in,
+    settle_layers,
+    settle_precision,
+)
 
 FORMAT = 1
 ABOUT = {"format": int, "config": {}, "classes": [str], "shape": [int], "steps": [{"step": str}]}
@@ -48,17 +55,34 @@ class Model:
         """Whether the net scores every pixel."""
         return self.net.dense
 
+    def asked(self, tta: str | None, amp: str | None) -> "Model":
+        """Return a model that answers from other views, or in another precision, than its run does; None: the run's.
+
+        amp: auto, on or off, of the machine here.
+        """
+        config = self.config if tta is None else self.config.replace(tta=tta)
+        if amp is not None:
+            config = settle_precision(config.replace(amp=amp, amp_test=True), Processes())
+            config = settle_layers(config, self.net, self.shape, Processes())
+        return replace(self, config=config)
+
+    def how(self) -> dict[str, str]:
+        """Return from which views and in which precision it answers."""
+        return {"tta": self.config.run.tta, "measured_in": measured_in(self.config)}
+
     def measure_dense(self, images: Images, labels: Tensor | None = None) -> DenseMeasurement:
         """Return what a dense net predicts for every pixel of uint8 images [N,C,H,W]."""
         labels = torch.zeros(len(images), *images.shape[2:], dtype=torch.uint8) if labels is None else labels
-        measured = measure_dense(self.net, to_tensor(images), labels, self.normalize)
+        forward = answering(self.config, self.net)
+        measured = measure_dense(self.net, to_tensor(images), labels, self.normalize, forward=forward)
         self.check_finite(*measured.not_finite)
         return measured
 
     def measure(self, images: Images, labels: Tensor | None = None) -> Measurement:
         """Return what the net says of uint8 images [N,C,H,W]; scores that are not finite are refused."""
         labels = torch.zeros(len(images), dtype=torch.long) if labels is None else labels
-        measured = measure(self.net, to_tensor(images), labels, self.normalize)
+        forward = answering(self.config, self.net)
+        measured = measure(self.net, to_tensor(images), labels, self.normalize, forward=forward)
         scores = {"output": measured.scores, **measured.companions}
         self.check_finite(*(name for name, each in scores.items() if not each.isfinite().all()))
         return measured

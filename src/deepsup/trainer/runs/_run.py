@@ -105,13 +105,19 @@ class Run(RunFolder):
         return push(self.save_pretrained, repo_id, private=private, token=token, message=message)
 
     def predict(
-        self, files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None
+        self,
+        files: Sequence[str | os.PathLike[str]],
+        out: str | os.PathLike[str] | None = None,
+        *,
+        tta: str | None = None,
+        amp: str | None = None,
     ) -> list[dict[str, Any]]:
         """Return ``label``, ``confidence`` and what the ``companions`` say, for each image file.
 
-        A run with a score per pixel writes a mask for each file to the folder ``out``.
+        A run with a score per pixel writes a mask for each file to the folder ``out``. ``tta`` and ``amp`` replace the
+        run's own test-time augmentation and the precision in which it measures errors.
         """
-        return predict(self, files, out)
+        return predict(self, files, out, tta=tta, amp=amp)
 
 
 def own_file(folder: Path, name: str) -> Path:

@@ -45,6 +45,7 @@ from deepsup.trainer.training import (
     Callback,
     Processes,
     Training,
+    answering,
     bfloat16_on,
     build_batches,
     build_net,
@@ -52,6 +53,7 @@ from deepsup.trainer.training import (
     hooks,
     joined,
     kept_memory,
+    measured_in,
     precision_of,
     settle_layers,
     settle_precision,
@@ -128,6 +130,7 @@ class RunTraining:
         torch.manual_seed(config.run.seed)
         net = build_net(config, len(self.data.classes), self.data.shape)
         check_kind(config, self.data, net)
+        answering(config, net)  # it refuses views of images with masks
         for fit_images in hooks(net.trunk, "fit_images"):
             fit_images(self.normalize(to_tensor(images_to_fit(config, self.data.train))))
         start = start_trunk(net, config, begun=bool(checkpoint.all_steps(run.checkpoints)))
@@ -230,6 +233,8 @@ class RunTraining:
             "seconds": round(self.checkpointing.seconds, 3),
             "train_images": len(self.data.train),
             "test_images": len(self.data.test),
+            "tta": self.config.run.tta,
+            "measured_in": measured_in(self.config),
             "best_epoch": training.best_epoch if training.best_epoch >= 0 else None,
         } | {key: value for key, value in self.checkpointing.facts.items() if key == "start"}
 

@@ -1,5 +1,6 @@
 """A network, an objective and batches -> a trained network, epoch by epoch."""
 
+from deepsup.trainer.training._answers import answering, measured_in
 from deepsup.trainer.training._batches import Batches
 from deepsup.trainer.training._build import build_batches, build_net, build_network, build_objective, device_of, taps_of
 from deepsup.trainer.training._callbacks import Callback, Clock, Deadline, EarlyStopping, History
@@ -18,6 +19,7 @@ __all__ = [
     "History",
     "Processes",
     "Training",
+    "answering",
     "bfloat16_on",
     "build_batches",
     "build_net",
@@ -27,6 +29,7 @@ __all__ = [
     "hooks",
     "joined",
     "kept_memory",
+    "measured_in",
     "not_finite",
     "precision_of",
     "settle_layers",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from deepsup.insight import measure
+from deepsup.trainer.training._answers import answering
 
 if TYPE_CHECKING:
     from deepsup.trainer.training._loop import Training
@@ -46,7 +47,8 @@ class EarlyStopping(Callback):
 
     def epoch_ended(self, training: Training, record: dict[str, Any]) -> None:
         """Measure the net and judge the epoch."""
-        measured = measure(training.net, self.samples, self.labels)
+        forward = answering(training.config, training.net)
+        measured = measure(training.net, self.samples, self.labels, forward=forward)
         record |= {"validation_error": measured.error, "validation_companions": measured.companion_errors}
         if training.judge(record["epoch"], measured.error):
             self.best = copy.deepcopy(training.net.state_dict())

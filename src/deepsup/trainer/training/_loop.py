@@ -92,9 +92,11 @@ class Training:
         self._forward: Callable[[Tensor], DeepOutput] = self.net
 
     @property
-    def trained(self) -> nn.Module:
+    def trained(self) -> DeeplySupervised:
         """The net to evaluate: the averaged one where there is one."""
-        return self.net if self.average is None else self.average.module
+        net = self.net if self.average is None else self.average.module
+        assert isinstance(net, DeeplySupervised)
+        return net
 
     @property
     def finished(self) -> bool:

@@ -8,7 +8,7 @@ from deepsup.insight import DenseMeasurement, Measurement, layers_facts, measure
 from deepsup.trainer.data import Dataset, Part
 from deepsup.trainer.preprocess import Normalizer, to_tensor
 from deepsup.trainer.runs._folder import RunFolder
-from deepsup.trainer.training import Callback, Training
+from deepsup.trainer.training import Callback, Training, answering
 from deepsup.trainer.training import _checkpoint as checkpoint
 
 
@@ -40,7 +40,9 @@ class Measuring(Callback):
     def measure(self, training: Training, part: Part) -> Measurement | DenseMeasurement:
         """Measure the trained net on a part, in this process."""
         how = measure_dense if part.dense else measure
-        return how(training.trained, to_tensor(part.images), torch.from_numpy(part.labels), self.normalize)
+        net = training.trained
+        return how(net, to_tensor(part.images), torch.from_numpy(part.labels), self.normalize,
+                   forward=answering(training.config, net))  # fmt: skip
 
     def share(
         self, training: Training, measured: Measurement | DenseMeasurement | None
