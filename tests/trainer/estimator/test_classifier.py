@@ -71,6 +71,23 @@ def test_scores_are_consistent(digits: tuple[np.ndarray, np.ndarray]) -> None:
         np.testing.assert_array_equal(companion, out.companions[name].numpy())
 
 
+def test_bfloat16_trains_and_predicts_and_is_off_unless_asked(digits: tuple[np.ndarray, np.ndarray]) -> None:
+    X, y = digits
+    half, single = quick(epochs=8, amp="on").fit(X, y), quick(epochs=8).fit(X, y)
+    seen: set[torch.dtype] = set()
+    first = next(layer for layer in half.net_.trunk.modules() if isinstance(layer, nn.Linear))
+    handle = first.register_forward_hook(lambda _layer, _given, out: seen.add(out.dtype))
+    scores = half.decision_function(X)
+    handle.remove()
+    assert seen == {torch.bfloat16}
+    assert scores.dtype == np.float32  # the last layer's
+    assert not np.array_equal(scores, single.decision_function(X))
+    assert half.score(X, y) > 0.9
+    assert single.get_params()["amp"] == "off"
+    with pytest.raises(DeepsupError, match="amp"):
+        quick(amp="half").fit(X, y)
+
+
 def test_two_classes_and_words(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
     words = np.where(y > 4, "many", "few")

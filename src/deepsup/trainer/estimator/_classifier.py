@@ -24,9 +24,9 @@ from deepsup.errors import ConfigError, DataError
 from deepsup.insight import Measurement, measure
 from deepsup.supervision import Companion
 from deepsup.trainer.config import Config
-from deepsup.trainer.estimator._fitting import build_supervised, train_net
+from deepsup.trainer.estimator._fitting import build_supervised, settled, train_net
 from deepsup.trainer.estimator._samples import Array, check_shape, fit_samples
-from deepsup.trainer.training import EarlyStopping, device_of
+from deepsup.trainer.training import EarlyStopping, answering, device_of
 
 
 def _has_probabilities(classifier: DeeplySupervisedClassifier) -> bool:
@@ -61,6 +61,7 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         epochs without a lower error on them, and keep the weights of the best epoch.
     random_state : the seed of weights, batches, dropout and hold-out.
     device : ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:N``.
+    amp : ``on`` trains and predicts in bfloat16, ``auto`` does where this machine is fast in it.
     learning_rate : the older name of ``lr``; if it is given, it counts.
 
     Attributes
@@ -98,6 +99,7 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         patience: int = 10,
         random_state: Any = None,
         device: str = "auto",
+        amp: str = "off",
         learning_rate: float | None = None,
     ) -> None:
         self.network = network
@@ -117,6 +119,7 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         self.patience = patience
         self.random_state = random_state
         self.device = device
+        self.amp = amp
         self.learning_rate = learning_rate
 
     def __sklearn_tags__(self) -> Any:
@@ -141,8 +144,9 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             net = build_supervised(self.network, self.at, self.companion, samples.shape, len(classes), config)
+            config = settled(config, net, samples.shape)
             history = train_net(net, (samples(X[trained]), labels[trained]), config, stopping)
-        self.classes_, self.samples_, self.net_ = classes, samples, net
+        self.classes_, self.samples_, self.net_, self.config_ = classes, samples, net, config
         self.history_, self.n_iter_ = history, len(history)
         return self
 
@@ -178,14 +182,16 @@ class DeeplySupervisedClassifier(ClassifierMixin, BaseEstimator):  # type: ignor
         if len(self.samples_.given) > 1 or len(getattr(X, "shape", ())) > 2:  # the number of features says too little
             check_shape(X, self.samples_.given)
         X = validate_data(self, X, reset=False, dtype="numeric", allow_nd=True)
-        return measure(self.net_, self.samples_(X), torch.zeros(len(X), dtype=torch.long))
+        labels = torch.zeros(len(X), dtype=torch.long)
+        return measure(self.net_, self.samples_(X), labels, forward=answering(self.config_, self.net_))
 
     def _config(self, seed: int) -> Config:
         """Return the settings of the training, checked."""
         return Config(
             loss=self.loss, alpha=() if self.alpha is None else self.alpha, epochs=self.epochs,
             lr=self.lr if self.learning_rate is None else self.learning_rate, seed=seed, batch_size=self.batch_size,
-            optimizer="adamw", weight_decay=self.weight_decay, anneal="cosine", device=self.device, gradient_every=0,
+            optimizer="adamw", weight_decay=self.weight_decay, anneal="cosine", device=self.device, amp=self.amp,
+            amp_test=True, gradient_every=0,
             companion_lr=(self.companion or Companion()).rate,
         )  # fmt: skip
 

@@ -16,7 +16,16 @@ from deepsup.errors import DataError, SupervisionError
 from deepsup.supervision import Companion, DeeplySupervised, supervise
 from deepsup.trainer.config import Config
 from deepsup.trainer.estimator._trunks import build_trunk, taps_of_trunk
-from deepsup.trainer.training import Batches, EarlyStopping, History, Training, device_of
+from deepsup.trainer.training import (
+    Batches,
+    EarlyStopping,
+    History,
+    Processes,
+    Training,
+    device_of,
+    settle_layers,
+    settle_precision,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +72,11 @@ def build_supervised(
             f"shape that the network was made for; resize them, or give image_shape="
         ) from error
     return net.train()
+
+
+def settled(config: Config, net: DeeplySupervised, shape: tuple[int, ...]) -> Config:
+    """Return the config with its precision decided, and the layers named that stay in float32."""
+    return settle_layers(settle_precision(config, Processes()), net, shape, Processes())
 
 
 def train_net(
