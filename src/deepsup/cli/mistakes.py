@@ -62,12 +62,18 @@ def find(words: Sequence[str], verbs: Mapping[str, Verb]) -> str | None:
 
 
 def modern(words: Sequence[str], verb: Verb) -> list[str]:
-    """Replace older spellings: ``--taps`` is ``--at``, ``--test False`` ``--no-test``; a bare ``--amp`` is on."""
+    """Replace older spellings: ``--taps`` is ``--at``, ``--test False`` ``--no-test``.
+
+    A bare ``--amp`` is on, a bare ``--quantize`` static.
+    """
     options, found = verb.options, list[str]()
     words = ["--help" if word == "--help-all" else _renamed(word, options) for word in words]
     for word, after in zip_longest(words, words[1:], fillvalue="--"):
         if word in ("--amp", "--no-amp") and "--amp" in options and (word != "--amp" or after.startswith("--")):
             found += ["--amp", "on" if word == "--amp" else "off"]
+            continue
+        if word == "--quantize" and word in options and after.startswith("--"):
+            found += [word, "static"]
             continue
         option, equals, value = word.partition("=")
         if equals and options.get(option) == bool | None:
