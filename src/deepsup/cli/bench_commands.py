@@ -93,10 +93,10 @@ def _measured(quick: bool) -> dict[str, Any]:
 
 def _text(answer: dict[str, Any]) -> str:
     """Return the answer as columns for people."""
-    from deepsup.paper.bench import ROWS, find, rates, where
+    from deepsup.paper.bench import find, rates, rows_of, where
 
     rows = []
-    for key, what in ROWS.items():
+    for key, what in rows_of(answer).items():
         value, spread = find(answer, key), answer["spread"].get(key.replace(".ratios.", "."))
         rows.append(
             [

@@ -57,12 +57,14 @@ def find(words: Sequence[str], verbs: Mapping[str, Verb]) -> str | None:
 
 
 def for_parser(words: Sequence[str], verb: Verb) -> list[str]:
-    """Return the words as the parser takes them: ``--taps`` is ``--at``, a bare ``--amp`` is on."""
+    """Return the words as the parser takes them: ``--taps`` is ``--at``, a bare ``--amp`` on, ``--quantize`` static."""
     options, parsed = verb.options, list[str]()
     words = ["--help" if word == "--help-all" else _renamed(word, options) for word in words]
     for word, after in zip_longest(words, words[1:], fillvalue="--"):
         if word in ("--amp", "--no-amp") and "--amp" in options and (word != "--amp" or after.startswith("--")):
             parsed += ["--amp", "on" if word == "--amp" else "off"]
+        elif word == "--quantize" and word in options and after.startswith("--"):
+            parsed += [word, "static"]
         else:
             parsed.append(word)
     return parsed

@@ -4,6 +4,7 @@ from deepsup.exporting._card import Facts, table
 from deepsup.exporting._exporter import Exportable, Exported, export, noise
 from deepsup.exporting._formats import check_onnx, onnx_bytes, onnx_model
 from deepsup.exporting._graph import Graph, Program
+from deepsup.exporting._quantization import Quantized, Trial
 
 __all__ = [
     "Exportable",
@@ -11,6 +12,8 @@ __all__ = [
     "Facts",
     "Graph",
     "Program",
+    "Quantized",
+    "Trial",
     "check_onnx",
     "export",
     "noise",

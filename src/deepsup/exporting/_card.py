@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from deepsup.exporting._graph import Program
+from deepsup.exporting._quantization import Quantized
 
 RUN = {
     "onnx": """import numpy as np
@@ -49,13 +50,15 @@ class Facts:
     """The settings that it was trained with."""
 
 
-def card(to: str, program: Program, facts: Facts, path: Path, size: int, difference: float) -> str:
+def card(to: str, program: Program, facts: Facts, path: Path, size: int, difference: float,
+         quantized: Quantized | None = None) -> str:  # fmt: skip
     trunk = facts.network or type(program.trunk).__name__
     kind = "A model that classifies every position" if program.dense else "A classifier"
     parts = [
         f"# {path.name}",
         f"{kind} ({trunk}, {size:,} bytes), exported by deepsup {version('deepsup')} with torch "
         f"{torch.__version__.partition('+')[0]}. {_comparison(to, program, difference)}",
+        *_int8(quantized),
         "## Run it",
         f"```python\n{_code(to, program, path.name)}\n```",
         "## Inputs and outputs" if to != "safetensors" else "## Inputs and outputs of the model",
@@ -81,6 +84,23 @@ def _comparison(to: str, program: Program, difference: float) -> str:
         f"Compared with PyTorch on {len(program.example[0])} inputs before it was written: the largest difference of a "
         f"score is {difference:.1e}."
     )
+
+
+def _int8(quantized: Quantized | None) -> list[str]:
+    """Return what int8 has changed, if it has."""
+    if quantized is None:
+        return []
+    how = f"static, ranges set on {quantized.calibrated} images" if quantized.calibrated else "dynamic"
+    text = (
+        f"Its convolutions and matrix products are in int8 ({how}); the difference above is that of the float32 file, "
+        f"which has {quantized.bytes_before:,} bytes."
+    )
+    if quantized.error is None:
+        return [text, "The error in int8 was not measured."]
+    rows = [(name, f"{each:,.0f}") for name, each in quantized.images_per_second.items()]
+    before = f"in float32 {quantized.error_before:.2f} %"
+    errors = f"Error on {quantized.images:,} test images: {quantized.error:.2f} %, {before}."
+    return [text, errors, table(["where it was exported", "images per second"], rows)]
 
 
 def _code(to: str, program: Program, file: str) -> str:

@@ -20,12 +20,16 @@ from deepsup.errors import ExportError, WriteError, nearest
 from deepsup.exporting._card import Facts, card
 from deepsup.exporting._formats import FORMATS, Format, check_installed
 from deepsup.exporting._graph import Graph, Program
+from deepsup.exporting._quantization import Quantized, Trial, check_kind
+from deepsup.exporting._quantization import quantize as in_quantized
 from deepsup.io import printable, write_whole
 from deepsup.objective import supervised
 from deepsup.supervision import DeeplySupervised, as_call
 
 CHECKED = 16
 """Images that a run's export is compared on."""
+MOST_POINTS = 0.5
+"""Points of error by which int8 may be worse than float32."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Exported:
     """The largest difference between a score of the file and of the net."""
     samples: int
     """How many samples were compared."""
+    quantized: Quantized | None = None
+    """What int8 has changed; the difference is that of the float32 file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +58,8 @@ class Exportable:
     facts: Facts
     example: Any
     preprocess: Callable[[Tensor], Tensor]
+    trial: Callable[[], Trial] | None = None
+    """Reads the images that quantization needs."""
 
 
 class TrainedRun(Protocol):
@@ -74,6 +82,8 @@ def export(
     companions: bool = False,
     preprocess: Callable[[Tensor], Tensor] | None = None,
     overwrite: bool = False,
+    quantize: str | None = None,
+    most_points: float = MOST_POINTS,
 ) -> Exported:
     """Write a supervised net as one file that runs without deepsup, and a model card beside it.
 
@@ -86,27 +96,36 @@ def export(
     companions: add the scores of each companion as an output of its own.
     preprocess: becomes part of the file: a function of one tensor, e.g. ``lambda images: images.float() / 255``.
     overwrite: replace files that are there.
+    quantize: static or dynamic: an ONNX file whose convolutions and matrix products are in int8. A run calibrates it
+        on training images and measures its error and speed; for a net of yours the example calibrates.
+    most_points: points of error by which int8 may be worse than float32; beyond, nothing is written.
     """
     path = Path(path)
     name = format_of(path, to)
+    if quantize is not None:
+        check_kind(quantize, name)
     form = FORMATS[name]
     check_installed(form)
     check_free(path, None if isinstance(net, nn.Module) else getattr(net, "model", None), overwrite)
     if name == "safetensors" and companions:
         raise ExportError("safetensors holds the weights of the plain model, without companions; use pt2 or onnx")
     if isinstance(net, nn.Module) or not hasattr(net, "to_export"):
-        plain, facts = copy.deepcopy(supervised(net)), Facts()
+        plain, facts, trial = copy.deepcopy(supervised(net)), Facts(), None
     elif preprocess is not None:
         raise ExportError("preprocess= with a run; a run brings its own; omit it")
     else:
         given = net.to_export(example)
         plain, facts, example, preprocess = given.net, given.facts, given.example, given.preprocess
+        trial = None if quantize is None or given.trial is None else given.trial()
     program = program_of(plain.cpu().eval(), example, preprocess, companions)
     content, difference = packed(form, program, facts)
-    beside = path.with_name(f"{path.name}.md")
-    done = Exported(path, beside, len(content), program.shapes(), program.outputs, difference, len(program.example[0]))
+    small = None
+    if quantize is not None:
+        content, small = in_quantized(program, content, quantize, trial, most_points)
+    beside, samples = path.with_name(f"{path.name}.md"), len(program.example[0])
+    done = Exported(path, beside, len(content), program.shapes(), program.outputs, difference, samples, small)
     write(path, content)
-    write(beside, printable(card(name, program, facts, path, len(content), difference)).encode())
+    write(beside, printable(card(name, program, facts, path, len(content), difference, small)).encode())
     return done
 
 

@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 
 from deepsup.errors import SupervisionError, nearest
 from deepsup.supervision._layer_layouts import Layout
-from deepsup.supervision._slow_linear import LazyFlatLinear, SlowLinear, channels_lie_last
+from deepsup.supervision._slow_linear import LazyFlatLinear, SlowLinear
 
 GRID = 4
 MOST_CLASSES = 4096  # with more classes, companions are the model's own last layers
@@ -328,12 +328,9 @@ def pool(
         return features
     maps = features.movedim(-1, 1) if layout == "channels_last" else features  # [B,C,H,W]
     positions = tuple(range(2, maps.ndim))
-    if how == "avg":  # in memory order, so that the gradient has the same order
-        return (
-            maps.movedim(1, -1).mean(tuple(p - 1 for p in positions))
-            if channels_lie_last(maps)
-            else maps.mean(positions)
-        )
+    if how == "avg":  # in memory order, so that the gradient has the same order: adding two orders is slow
+        last = maps.stride(1) == 1
+        return maps.movedim(1, -1).mean(tuple(p - 1 for p in positions)) if last else maps.mean(positions)
     if how == "max":
         return maps.amax(positions)
     assert grid is not None, "a head is sized before it runs"

@@ -96,6 +96,44 @@ def test_every_loop_does_the_same_work(loop, network, options):
     assert moved > 1e-3  # they did train
 
 
+def test_both_train_in_bfloat16_if_they_are_compared_in_it():
+    """The same training up to the rounding of bfloat16; the tutorial's in float32 is another one."""
+    task = Task("fast", stand_in(12, 8), batch_size=4, lr=0.1, random=False, bfloat16=True)
+    types: dict[str, set[torch.dtype]] = {}
+    nets = {}
+    for name, loop in (("ours", ours(task)), ("theirs", loops.tutorial(task))):
+        types[name] = set()
+        first = next(layer for layer in loop.net.modules() if isinstance(layer, torch.nn.Conv2d))
+        first.register_forward_hook(lambda *given, name=name: types[name].add(given[2].dtype))
+        loop.turn()
+        nets[name] = loop.net.state_dict()
+    assert types == {"ours": {torch.bfloat16}, "theirs": {torch.bfloat16}}
+    for name, value in nets["ours"].items():
+        torch.testing.assert_close(value, nets["theirs"][name], rtol=0.05, atol=0.05, check_stride=False)
+
+
+def test_bfloat16_is_measured_beside_both_precisions_of_the_tutorial(data, monkeypatch):
+    task = Task("cnn", data, batch_size=16)
+    found = loops.measure_bfloat16(task, 1)
+    assert {name: each.median > 0 for name, each in found["ratios"].items()} == {
+        "loop_over_tutorial": True, "loop_over_tutorial_in_float32": True,
+    }  # fmt: skip
+    assert list(found["images_per_second"]) == ["deepsup in bfloat16", "tutorial in bfloat16"]
+    monkeypatch.setattr(loops, "missing", lambda _: ["torchvision"])
+    assert set(loops.measure_bfloat16(task, 1)["ratios"].values()) == {None}
+    monkeypatch.setattr(bench_module, "bfloat16_on", lambda _: (False, "it is slow"))
+    said: list[str] = []
+    answer = Bench(QUICK, said.append).loops(task, "nin.")
+    assert answer["ratios"]["bfloat16"] == {"loop_over_tutorial": None, "loop_over_tutorial_in_float32": None}
+    assert "... not in bfloat16: it is slow" in said
+
+
+def test_an_answer_of_before_bfloat16_has_no_rows_for_it():
+    answer = answers.read_answer(ROOT / "results" / "bench.json")
+    assert "bfloat16" in answer or not any("bfloat16" in key for key in answers.rows_of(answer))
+    assert list(answers.rows_of(answer | {"bfloat16": {}})) == list(answers.ROWS)
+
+
 def test_steps_counted(data):
     """A pass over 32 images in batches of 8 is four steps for every loop."""
     task = Task("cnn", data, batch_size=8)

@@ -15,10 +15,14 @@ ROWS = {
     "loop_over_tutorial_with_workers": "... with two DataLoader workers",
     "loop_over_lightning": "our loop over Lightning, `fast`, images/s",
     "loop_over_skorch": "our loop over skorch, `fast`, images/s",
+    "bfloat16.loop_over_tutorial": "our loop over the tutorial's, both in bfloat16, `fast`, images/s",
+    "bfloat16.loop_over_tutorial_in_float32": "... ours in bfloat16 (`--amp auto` here), the tutorial's in float32",
     "nin.loop_over_tutorial": "our loop over the tutorial's, NIN, images/s",
     "nin.loop_over_tutorial_with_workers": "... with two DataLoader workers",
     "nin.loop_over_lightning": "our loop over Lightning, NIN, images/s",
     "nin.loop_over_skorch": "our loop over skorch, NIN, images/s",
+    "nin.bfloat16.loop_over_tutorial": "our loop over the tutorial's, both in bfloat16, NIN, images/s",
+    "nin.bfloat16.loop_over_tutorial_in_float32": "... ours in bfloat16 (`--amp auto` here), the tutorial's in float32",
     "default_over_plain_step": "a step with three default companions over a plain one, NIN (lower is better)",
     "supervised_over_plain_step": "... with flat companions",
     "pooled_supervised_over_plain_step": "... with pooled companions",
@@ -45,10 +49,15 @@ def find(answer: dict[str, Any], key: str) -> Any:
     return answer
 
 
+def rows_of(answer: dict[str, Any]) -> dict[str, str]:
+    """Return the rows of an answer; those of before bfloat16 was measured have none for it."""
+    return {key: what for key, what in ROWS.items() if "bfloat16" not in key or "bfloat16" in answer}
+
+
 def markdown(answer: dict[str, Any]) -> str:
     """Return the ratios as a Markdown table, followed by where and how they were measured."""
     lines = ["| what | ratio | quartiles |", "|---|---|---|"]
-    for key, what in ROWS.items():
+    for key, what in rows_of(answer).items():
         value, spread = find(answer, key), answer["spread"].get(key.replace(".ratios.", "."))
         around = f"{spread[0]:.3f} to {spread[1]:.3f}" if spread else ""
         lines.append(f"| {what} | {'not measured' if value is None else f'{value:.3f}'} | {around} |")

@@ -9,7 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from deepsup.exits import Ratio, ratio, take_turns
+from deepsup.exits import Ratio, Turn, ratio, take_turns
 from deepsup.paper.bench.packages import missing, torchvision_transforms
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import Dataset
@@ -40,6 +40,8 @@ class Task:
     random: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the network."""
+    bfloat16: bool = False
+    """Whether our loop and the tutorial's train in it, under autocast."""
 
     def net(self) -> nn.Module:
         """Return the network with the initial weights of the task."""
@@ -73,6 +75,7 @@ def ours(task: Task, gradient_every: int = Config().run.gradient_every) -> Loop:
         momentum=MOMENTUM,
         weight_decay=0,
         anneal="step",
+        amp="on" if task.bfloat16 else "off",
     )
     net = build_net(config, len(task.data.classes), task.data.shape)
     net.trunk.load_state_dict(task.net().state_dict())
@@ -99,7 +102,8 @@ def tutorial(task: Task, workers: int = 0) -> Loop:
         began, running_loss = time.perf_counter(), 0.0
         for inputs, labels in loader:
             optimizer.zero_grad()
-            loss = criterion(net(inputs), labels)
+            with torch.autocast("cpu", torch.bfloat16, enabled=task.bfloat16):
+                loss = criterion(net(inputs), labels)
             loss.backward()
             optimizer.step()
             running_loss += loss.item()
@@ -214,6 +218,23 @@ def measure_loops(task: Task, rounds: int, absent: Callable[[str, list[str]], No
     images = len(task.data.train)
     rates = {name: images / float(np.median(each)) for name, each in seconds.items()}
     return {"ratios": ratios, "images_per_second": rates}
+
+
+def measure_bfloat16(task: Task, rounds: int) -> dict[str, Any]:
+    """Return our loop in bfloat16 over the tutorial's in either precision (None: not installed), and all rates."""
+    half = replace(task, bfloat16=True)
+    turns: dict[str, Turn] = {"deepsup in bfloat16": ours(half).turn}
+    if not missing(OTHERS["tutorial"].packages):
+        turns |= {"tutorial in bfloat16": tutorial(half).turn, "tutorial": tutorial(task).turn}
+    seconds = take_turns(turns, rounds)
+    ratios = {"loop_over_tutorial": "tutorial in bfloat16", "loop_over_tutorial_in_float32": "tutorial"}
+    mine, images = seconds["deepsup in bfloat16"], len(task.data.train)
+    return {
+        "ratios": {key: ratio(seconds[name], mine) if name in seconds else None for key, name in ratios.items()},
+        "images_per_second": {
+            name: images / float(np.median(each)) for name, each in seconds.items() if "bfloat16" in name
+        },
+    }
 
 
 class Samples(torch.utils.data.Dataset[tuple[Tensor, int]]):

@@ -21,10 +21,11 @@ from deepsup.paper.bench.data_speed import (
 )
 from deepsup.paper.bench.growth import Runs, measure_processes, measure_sizes, measure_statistics, measure_taps
 from deepsup.paper.bench.limits import measure_limits
-from deepsup.paper.bench.loops import Task, measure_loops
+from deepsup.paper.bench.loops import Task, measure_bfloat16, measure_loops
 from deepsup.paper.bench.packages import INSTALL
 from deepsup.trainer.data import Dataset
 from deepsup.trainer.runs import environment_now
+from deepsup.trainer.training import bfloat16_on
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ FULL = Amount(
     process_rounds=3,
     statistics_rounds=25,
 )
+
+
+NO_BFLOAT16: dict[str, Any] = {
+    "ratios": {"loop_over_tutorial": None, "loop_over_tutorial_in_float32": None}, "images_per_second": {},
+}  # fmt: skip
+"""What is measured on a machine that is slow in it."""
 
 
 class Bench:
@@ -124,7 +131,12 @@ class Bench:
         self.say(f"training {task.network} with each loop")
         rounds = self.amount.loop_rounds if not room else self.amount.nin_rounds
         answer = measure_loops(task, rounds, self.absent)
-        return {**answer, "ratios": self.medians(answer["ratios"], room)}
+        fast, why = bfloat16_on("cpu")
+        self.say(f"... {'in bfloat16' if fast else 'not in bfloat16'}: {why}")
+        half = measure_bfloat16(task, rounds) if fast else NO_BFLOAT16
+        rates = answer["images_per_second"] | half["images_per_second"]
+        ratios = {"bfloat16": self.medians(half["ratios"], f"{room}bfloat16.")} | self.medians(answer["ratios"], room)
+        return {**answer, "ratios": ratios, "images_per_second": rates}
 
     def companions(self, network: str, room: str) -> dict[str, float | None]:
         """Measure the cost of companions."""

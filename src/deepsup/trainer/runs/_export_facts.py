@@ -3,12 +3,19 @@
 from pathlib import Path
 from typing import Any
 
-from deepsup.exporting import Exportable, Facts, noise, table
-from deepsup.trainer.data import KNOWN
+import numpy as np
+
+from deepsup.exporting import Exportable, Facts, Trial, noise, table
+from deepsup.trainer.data import KNOWN, subset
 from deepsup.trainer.preprocess import Normalizer
+from deepsup.trainer.runs._evaluate import check_fits
 from deepsup.trainer.runs._folder import RunFolder
-from deepsup.trainer.runs._model import load_model
+from deepsup.trainer.runs._model import Model, load_model
 from deepsup.trainer.runs._run import Preprocess
+from deepsup.trainer.runs._run_data import data_of
+
+CALIBRATION = 250
+"""Training images on which the ranges of an int8 file are set."""
 
 STEPS = {
     "standardize": "subtract the mean of each channel and divide by its deviation, both of the training images",
@@ -29,7 +36,16 @@ def exportable(run: RunFolder, example: Any) -> Exportable:
         run.config.to_dict() | {"data": source_name(run.config.data.source)},
     )
     images = noise(model.shape) if example is None else example
-    return Exportable(model.net, facts, images, Preprocess(model.normalize, model.shape))
+    preprocess = Preprocess(model.normalize, model.shape)
+    return Exportable(model.net, facts, images, preprocess, lambda: trial_of(run, model))
+
+
+def trial_of(run: RunFolder, model: Model) -> Trial:
+    """Return training images to calibrate on, a stratified sample, and the test images."""
+    data = data_of(run, model.config)
+    check_fits(run, model, data.name, data.classes, data.test)
+    sample = subset(data.train, min(CALIBRATION, len(data.train)))
+    return Trial(*map(np.ascontiguousarray, (sample.images, data.test.images, data.test.labels)))
 
 
 def steps_of(normalize: Normalizer) -> list[str]:
