@@ -123,7 +123,7 @@ def test_claims_are_told_in_the_papers_order_and_what_is_not_run_in_one_line() -
     "path", [path for path in RECORDS if path.stem.startswith("budget")], ids=lambda path: path.stem
 )
 def test_the_distances_of_a_record_are_those_of_todays_code(path: Path) -> None:
-    """Else: deepsup reproduce TARGET --results results --resume, which trains nothing."""
+    """Else: deepsup reproduce summary."""
     record = json.loads(path.read_text())
     renewed = json.loads(json.dumps(distances({RowId.of(row): row for row in record["rows"]})["rows"]))
     for ours, theirs in zip(record["readings"], renewed, strict=True):
