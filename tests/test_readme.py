@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch import nn
 
 from deepsup import Objective, supervise
 from deepsup.paper.row_id import WITH, WITHOUT, RowId
+from deepsup.trainer.statistics import error_ratio
 
 ROOT = Path(__file__).parent.parent
 
@@ -105,6 +107,28 @@ def test_what_the_readme_says_of_the_main_job_is_the_record() -> None:
         f"{ratio['ratio']:.2f} times that without (95 % {low:.2f} to {high:.2f}, lower in {ratio['lower']} of" in page
     )
     assert f"BatchNorm instead {record['ratios']['BatchNorm / CNN-Softmax']['ratio']:.2f} times" in page
+
+
+def test_what_the_readme_says_of_the_budget_curves_is_the_record() -> None:
+    record = json.loads((ROOT / "results" / "budget-cpu.json").read_text())
+    page = (ROOT / "README.md").read_text()
+    rows = {RowId.of(row): row for row in record["rows"]}
+
+    def row(method: str, epochs: int, loss: str = "") -> dict[str, Any]:
+        return rows[RowId(method, "nin-mnist", loss=loss, size=500, epochs=epochs, width=0.5)]
+
+    def times(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
+        answer = error_ratio(ours["values"], theirs["values"])
+        low, high = answer["interval"]
+        return f"({answer['ratio']:.2f} times, {low:.2f} to {high:.2f}"
+
+    (faster,) = (each for each in record["readings"] if each["id"]["reading"] == "faster" and "loss" not in each["id"])
+    low, high = faster["interval"]
+    assert f"in {faster['mean']:.2f} of the epochs (95 % {low:.2f} to {high:.2f})" in page
+    dsn, cnn = row("DSN-Softmax", 120), row("CNN-Softmax", 120)
+    assert f"end at {dsn['mean']:.2f} instead of {cnn['mean']:.2f} % {times(dsn, cnn)})" in page
+    svm, cnn = row("DSN-SVM", 60, "one-vs-rest"), row("CNN-Softmax", 60)
+    assert f"has {svm['mean']:.2f} % after 60 epochs, CNN-Softmax {cnn['mean']:.2f} % {times(svm, cnn)};" in page
 
 
 def test_the_readme_is_short() -> None:
