@@ -78,8 +78,8 @@ def test_an_encoder_whose_nested_tensors_were_off_stays_so() -> None:
 
 def test_what_is_refused_leaves_the_fast_path() -> None:
     model = Text()
-    with pytest.raises(ValueError, match="never called"):
-        supervise(model, at=["encoder.layers.0", "encoder.layers"], num_classes=CLASSES, example=batch())
+    with pytest.raises(ValueError, match="returns the output itself"):
+        supervise(model, at=["encoder.layers.0", "fc"], num_classes=CLASSES, example=batch())
     assert model.encoder.use_nested_tensor
     assert not any(module._forward_hooks for module in model.modules())
 
