@@ -35,17 +35,21 @@ def static(run: deepsup.Run) -> Exported:
     return export(run, run.folder / "small.onnx", quantize="static")
 
 
+@pytest.fixture(scope="module")
+def plain(run: deepsup.Run) -> Exported:
+    return export(run, run.folder / "plain.onnx")
+
+
 def scores_of(path: Path, images: np.ndarray) -> np.ndarray:
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
     found: np.ndarray = session.run(["scores"], {"images": images})[0]
     return found
 
 
-def test_errors_before_and_after_are_those_counted_by_hand(run: deepsup.Run, static: Exported) -> None:
+def test_errors_before_and_after_are_those_counted_by_hand(run: deepsup.Run, static: Exported, plain: Exported) -> None:
     test, small = load_data("mnist-mini").test, static.quantized
     assert small is not None
     assert (small.kind, small.calibrated, small.images) == ("static", 250, len(test))
-    plain = export(run, run.folder / "plain.onnx")
     for path, error in ((plain.path, small.error_before), (static.path, small.error)):
         assert error == pytest.approx(100 * float((scores_of(path, test.images).argmax(1) != test.labels).mean()))
     assert small.error_before == pytest.approx(run.result["error"])
@@ -85,8 +89,7 @@ def test_scores_are_close_and_only_the_net_is_in_int8(kind: str, tmp_path: Path)
     assert types[784, 784] == onnx.TensorProto.FLOAT
 
 
-def test_the_preprocessing_is_what_needs_no_weight_of_the_net(run: deepsup.Run) -> None:
-    plain = export(run, run.folder / "again.onnx")
+def test_the_preprocessing_is_what_needs_no_weight_of_the_net(plain: Exported) -> None:
     model = onnx.load(plain.path)
     kept = preprocessing(model)
     first = next(node for node in model.graph.node if node.op_type == "Conv")
@@ -124,6 +127,4 @@ def test_quantize_alone_is_static(run: deepsup.Run, capsys: pytest.CaptureFixtur
     answer = json.loads(capsys.readouterr().out)
     assert answer["quantized"]["kind"] == "static"
     assert Path(answer["path"]).name == "model.int8.onnx"
-    words = ["export", str(run.folder), "--to", "onnx", "--overwrite", "--quantize", "static"]
-    assert main(words) == 0
-    assert "images/s: onnx float32 " in capsys.readouterr().out
+    assert list(answer["quantized"]["images_per_second"])[1] == "onnx int8"
