@@ -100,8 +100,10 @@ def jackknife_interval(epochs: Sequence[int], own: Any, other: Any, whole: float
     values = [seeds * whole - (seeds - 1) * part[0] for part in parts if part is not None]
     if len(values) < seeds:
         return None
-    low, high = mean_test(values)["interval"]
-    return [exp(whole - (high - low) / 2), exp(whole + (high - low) / 2)]
+    interval = mean_test(values)["interval"]
+    assert interval is not None, "there are several seeds"
+    half = (interval[1] - interval[0]) / 2
+    return [exp(whole - half), exp(whole + half)]
 
 
 def mean_distance(epochs: Sequence[int], own: Any, other: Any) -> tuple[float, float, float] | None:

@@ -64,7 +64,7 @@ def paper_choices(record: Record) -> Judged:
     tests = {factor: mean_test(each) for factor, each in values.items()}
     words = "; ".join(
         "{} instead of {}: {:+.2f} points (95 % {:+.2f} to {:+.2f})".format(
-            list(FACTORS[factor])[1], next(iter(FACTORS[factor])), test["mean"], *test["interval"]
+            list(FACTORS[factor])[1], next(iter(FACTORS[factor])), test["mean"], *(test["interval"] or ())
         ) for factor, test in tests.items()
     )  # fmt: skip
     return Judged(words, all_or_some([test["mean"] < 0 and excludes(test["interval"], 0) for test in tests.values()]))

@@ -94,12 +94,12 @@ def renew_distances(record: dict[str, Any], results: Path) -> None:
     """Read the distances of the budget curves anew, and keep the record and its figure if older code read others."""
     if record["target"] not in ("budget", "budget-cifar10"):
         return
-    found = json.loads(json.dumps(distances({RowId.of(row): row for row in record["rows"]})))
-    if (found["rows"], found["figure"]) == (record["readings"], record["figure"]):
+    again = json.loads(json.dumps(distances({RowId.of(row): row for row in record["rows"]})))
+    if (again["rows"], again["figure"]) == (record["readings"], record["figure"]):
         return
     from deepsup.trainer.report import draw_record  # matplotlib
 
-    record |= {"readings": found["rows"], "figure": found["figure"]}
+    record |= {"readings": again["rows"], "figure": again["figure"]}
     with TemporaryDirectory() as folder:
         keep(record, draw_record(record, Path(folder)), results)
 

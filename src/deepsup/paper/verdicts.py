@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from deepsup.paper.row_id import RowId
 from deepsup.trainer.config import Config
 from deepsup.trainer.data import HALVES, KNOWN
+from deepsup.trainer.statistics import RatioTest
 from deepsup.trainer.studies import error_ratio, excludes, holm, mean_test
 
 REPRODUCED, PARTLY, NOT_REPRODUCED = "reproduced", "partly", "not reproduced"
@@ -147,7 +148,7 @@ def not_comparable(record: Record, entry: Entry) -> str:
     return why_unlearned(record, RowId.of(entry, key)) if key in entry else ""
 
 
-def compare_rows(record: Record, ours: RowId, theirs: RowId) -> dict[str, Any] | None:
+def compare_rows(record: Record, ours: RowId, theirs: RowId) -> RatioTest | None:
     """Return the ratio of two rows' errors over the seeds that both have, with its interval and tests, if both ran."""
     rows = [next((row for row in record["rows"] if RowId.of(row) == name), None) for name in (ours, theirs)]
     if rows[0] is None or rows[1] is None:

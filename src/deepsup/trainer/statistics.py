@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from statistics import mean, stdev
-from typing import Any
+from typing import TypedDict
 
 from deepsup.errors import ConfigError
 
@@ -49,14 +49,60 @@ def log_ratios(ours: Sequence[float], theirs: Sequence[float], least: float = LE
     return [math.log(max(a, least) / max(b, least)) for a, b in zip(ours, theirs, strict=True)]
 
 
-def error_ratio(ours: Sequence[float], theirs: Sequence[float], least: float = LEAST) -> dict[str, Any]:
+class MeanTest(TypedDict):
+    """The mean of values beside 0, by Student's t; None for one value."""
+
+    mean: float
+    error: float | None
+    """The standard error."""
+    interval: list[float] | None
+    p: float | None
+
+
+class PairedTest(TypedDict):
+    """The mean difference of two methods' errors, seed by seed; below 0, the first is better."""
+
+    mean: float
+    interval: list[float] | None
+    p: float | None
+
+
+class RatioTest(TypedDict):
+    """The ratio of two methods' errors, seed by seed; below 1, the first is better."""
+
+    ratio: float
+    """The geometric mean."""
+    interval: list[float] | None
+    """95 %, by Student's t on the logarithms; None for one seed."""
+    p_ratio: float | None
+    """By the same test."""
+    pairs: int
+    lower: int
+    """In how many pairs the first method's error is lower."""
+    equal: int
+    p: float
+    """Of the exact sign test."""
+
+
+class Equivalence(TypedDict):
+    """Whether the errors of two methods are the same up to a factor; the last three are None for one seed."""
+
+    ratio: float
+    bound: float
+    """The factor."""
+    pairs: int
+    interval: list[float] | None
+    """90 %, of the ratio."""
+    p: float | None
+    """The larger one of the two one-sided tests."""
+    equivalent: bool | None
+    """Whether p is at most 0.05; the interval then lies within the bounds."""
+
+
+def error_ratio(ours: Sequence[float], theirs: Sequence[float], least: float = LEAST) -> RatioTest:
     """Return the ratio of two methods' errors, ``ours`` to ``theirs``, seed by seed, on the log scale.
 
     least: percent; smaller errors count as this one, since the logarithm of 0 is infinite.
-
-    The answer has the geometric mean of the ratios, its 95 % interval and p (``p_ratio``) by Student's t on the
-    logarithms (None for one seed), the number of pairs, in how many of them ours is lower and in how many the errors
-    are equal, and p of the exact sign test. Below 1, ours is better.
     """
     logs = log_ratios(ours, theirs, least)
     test = mean_test(logs)
@@ -85,13 +131,10 @@ def sign_test(lower: int, higher: int) -> float:
     return min(1.0, as_uneven / int(2**pairs))
 
 
-def equivalence(ours: Sequence[float], theirs: Sequence[float], bound: float, least: float = LEAST) -> dict[str, Any]:
+def equivalence(ours: Sequence[float], theirs: Sequence[float], bound: float, least: float = LEAST) -> Equivalence:
     """Return whether the errors of two methods are the same up to a factor, by two one-sided tests on the log scale.
 
     bound: the factor, above 1, fixed before the runs; the ratio is to lie within 1 / bound and bound.
-
-    The answer has the ratio, its 90 % interval, p (the larger of the two tests' one-sided ones; None for one seed) and
-    ``equivalent``: p is at most 0.05. The interval then lies within the bounds.
     """
     from scipy import stats
 
@@ -99,19 +142,20 @@ def equivalence(ours: Sequence[float], theirs: Sequence[float], bound: float, le
         raise ConfigError(f"bound={bound:g}; expected a factor above 1, such as 1.1")
     logs = log_ratios(ours, theirs, least)
     test = mean_test(logs, 0.90)
-    answer = {"ratio": math.exp(test["mean"]), "bound": bound, "pairs": len(logs)}
-    if test["interval"] is None:
-        return {**answer, "interval": None, "p": None, "equivalent": None}
+    ratio, interval = math.exp(test["mean"]), test["interval"]
+    if interval is None:
+        return {"ratio": ratio, "bound": bound, "pairs": len(logs), "interval": None, "p": None, "equivalent": None}
     error = test["error"]
     if error:
         nearest_bound = math.log(bound) - abs(test["mean"])
         p = float(stats.t.sf(nearest_bound / error, len(logs) - 1))
     else:
         p = float(abs(test["mean"]) >= math.log(bound))
-    return {**answer, "interval": [math.exp(end) for end in test["interval"]], "p": p, "equivalent": p <= 0.05}
+    ends = [math.exp(end) for end in interval]
+    return {"ratio": ratio, "bound": bound, "pairs": len(logs), "interval": ends, "p": p, "equivalent": p <= 0.05}
 
 
-def mean_test(values: Sequence[float], confidence: float = 0.95) -> dict[str, Any]:
+def mean_test(values: Sequence[float], confidence: float = 0.95) -> MeanTest:
     """Return the mean of values, its standard error, its interval and p for a mean of 0, by Student's t.
 
     Interval, error and p are None for one value. Values that are all equal have an interval of no width.
@@ -154,7 +198,7 @@ def holm(ps: Sequence[float]) -> list[float]:
     return corrected
 
 
-def paired(ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95) -> dict[str, Any]:
+def paired(ours: Sequence[float], theirs: Sequence[float], confidence: float = 0.95) -> PairedTest:
     """Return the mean difference over seeds, its interval and p (Student's t); below 0, ours is better."""
     test = mean_test([a - b for a, b in zip(ours, theirs, strict=True)], confidence)
     return {"mean": test["mean"], "interval": test["interval"], "p": test["p"]}

@@ -111,7 +111,7 @@ def compare_methods(
                 table["notes"] += [f"{each.method.name}: {edge} --rates; the best may lie beyond"
                                    for each in chosen for edge in each.edges]  # fmt: skip
                 write_whole(folder / "comparison.json", (json.dumps(table, indent=2) + "\n").encode())
-    return table
+    return {**table} if table else {}
 
 
 def check_numbers(seeds: int, jobs: int, rates: Sequence[float], minutes: float | None) -> None:

@@ -89,7 +89,7 @@ def compare(
                 if fitted:
                     wrong, count = wrong_of(net, objective_of_net, tested)
                 errors[method].append(100 * wrong / count if fitted else None)
-    return compared(errors, list(range(seeds)), classes, count)
+    return {**compared(errors, list(range(seeds)), classes, count)}
 
 
 def check_made(model: Any, before: Any) -> None:
