@@ -291,6 +291,19 @@ def test_a_comparison_that_names_one_run_many_times(tmp_path: Path) -> None:
     assert seconds < 15  # drawing the figures
 
 
+def test_records_of_many_rows_and_letters(tmp_path: Path) -> None:
+    """Half a million layers and 30 million letters made a page of 100 MB; what is left out is counted."""
+    run = run_with(tmp_path / "run", b'{"epoch": 0, "error": 1.0}\n')
+    (run / "environment.json").write_text(json.dumps({"a": "<" * 30_000_000, "b": "\x1b" * 3_000_000}))
+    result = {"error": 1.0, "companions": dict.fromkeys(map(str, range(100_000)), 1.0), "epochs": 1, "seconds": 1.0}
+    (run / "result.json").write_text(json.dumps(result))
+    said, memory, _ = measured(REPORT, run)
+    assert "report.html" in said[0]
+    assert memory < 512
+    assert (run / "report.html").stat().st_size < 10**6
+    assert "and 98,001 more" in (run / "report.html").read_text()
+
+
 @pytest.mark.slow
 def test_a_page_has_one_budget_for_all_runs(tmp_path: Path) -> None:
     runs = [run_with(tmp_path / f"{n}", b'{"epoch":0,"a":[' + b"0," * 2**24 + b"0]}\n") for n in range(8)]

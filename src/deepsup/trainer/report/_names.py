@@ -36,6 +36,15 @@ def shorten(name: str, limit: int) -> str:
     return f"{head}…{tail}"
 
 
+def cut(text: str, limit: int) -> str:
+    """Leave out the middle of a text that is too long to be read, without looking at all of it.
+
+    >>> cut("a" * 50_000_000 + "b", 4)
+    'aa…ab'
+    """
+    return text if len(text) <= limit else f"{text[: limit // 2]}…{text[len(text) - limit // 2 :]}"
+
+
 def width(name: str) -> int:
     """Return the width of a name in Latin characters."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in name)

@@ -11,7 +11,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from deepsup.io import disk_errors_named, folder_below, printable, whole_file
+from deepsup.trainer.report._names import cut
 from deepsup.trainer.report._style import Drawing
+
+MOST_ROWS, LONGEST_CELL = 2000, 5000
+"""Of a table, and letters of a text: a file of a stranger can hold millions."""
 
 
 @dataclass
@@ -79,6 +83,20 @@ class Section:
             figure.drawing.salt = f"{prefix}f{place}"
             figure.drawing.save(plots)
 
+    def bound(self) -> None:
+        """Leave out what nobody can read."""
+        self.title, self.text = read_at_once(self.title), read_at_once(self.text)
+        self.cards = [(read_at_once(name), read_at_once(value)) for name, value in self.cards]
+        self.commands = [(why, read_at_once(command)) for why, command in self.commands]
+        for table in self.tables:
+            left = len(table.rows) - MOST_ROWS
+            rows = [*table.rows[:MOST_ROWS], *([[f"and {left:,} more"]] if left > 0 else [])]
+            table.header, *table.rows = [[read_at_once(cell) for cell in row] for row in (table.header, *rows)]
+        for picture in self.pictures:
+            picture.alt, picture.lines = read_at_once(picture.alt), [read_at_once(line) for line in picture.lines]
+        for figure in self.figures:
+            figure.drawing.alt = read_at_once(figure.drawing.alt)
+
     def close(self) -> None:
         """Give the memory of the figures back."""
         for figure in self.figures:
@@ -107,6 +125,7 @@ def write_page(title: str, lead: Sequence[str], sections: Iterable[Section], out
     with TemporaryFile("w+", encoding="utf-8", newline="") as body:  # the titles stand above the sections
         for section in sections:
             if not section.empty:
+                section.bound()
                 section.save(plots, f"s{len(titles)}")
                 body.write(part.render(section=section, index=len(titles)))
                 titles.append(section.title)
@@ -115,8 +134,14 @@ def write_page(title: str, lead: Sequence[str], sections: Iterable[Section], out
         chunks = map(Markup, iter(partial(body.read, 2**20), ""))
         page = environment.get_template("page.html.j2")
         with whole_file(out) as file:
-            for text in page.generate(title=title, lead=lead, titles=titles, body=chunks):
+            lead = [read_at_once(each) for each in lead]
+            for text in page.generate(title=read_at_once(title), lead=lead, titles=titles, body=chunks):
                 file.write(text.encode())
+
+
+def read_at_once(value: Any) -> Any:
+    """Return a text without its middle, if it is too long to be read; all else as it is."""
+    return cut(value, LONGEST_CELL) if isinstance(value, str) else value
 
 
 def shown(value: Any) -> Any:

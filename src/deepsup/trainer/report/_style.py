@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from deepsup.io import disk_errors_named, file_name, printable, whole_file, write_whole
-from deepsup.trainer.report._names import FONTS, drawable_name, has_glyphs, shorten
+from deepsup.trainer.report._names import FONTS, cut, drawable_name, has_glyphs, shorten
 from deepsup.trainer.report._read import MOST_LAYERS
 
 # Okabe and Ito's colours for colour-blind readers, without those too pale on white or black
@@ -68,7 +68,7 @@ class Drawing:
     def __exit__(self, *error: Any) -> None:
         for text in self.figure.findobj(Text):
             assert isinstance(text, Text)
-            words = printable(text.get_text())  # of a stranger: XML has no control characters
+            words = printable(cut(text.get_text(), LONGEST_TEXT))  # of a stranger: XML has no control characters
             text.set_text(words if len(words) <= LONGEST_TEXT else shorten(words, LONGEST_TEXT))
             if text.get_gid() is None and not has_glyphs(text.get_text()):
                 self._name(text, text.get_text(), limit=80)
@@ -82,7 +82,7 @@ class Drawing:
         if turned:  # anchored at the axis: the name in the SVG may be shorter than the one in the layout
             above = axis.get_tick_params().get("labeltop", False)
             style |= {"rotation": 90, "rotation_mode": "anchor", "ha": "left" if above else "right", "va": "center"}
-        names = [printable(name) for name in names]
+        names = [printable(cut(name, LONGEST_TEXT)) for name in names]
         axis.set_ticks(places, [drawable_name(name, limit) for name in names], **style)
         for text, name in zip(axis.get_ticklabels(), names, strict=True):
             self._name(text, name, limit)

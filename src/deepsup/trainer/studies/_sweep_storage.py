@@ -161,6 +161,8 @@ def shown_storage(where: str) -> str:
 
 def without_password(where: str, text: str) -> str:
     """Return a message of a database without the password that it may repeat."""
+    if "://" not in where:
+        return text
     try:
         password = make_url(where).password
     except Exception:  # not a URL: no password can be told apart
