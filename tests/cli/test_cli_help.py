@@ -112,8 +112,8 @@ def parsed(*words: str, monkeypatch: pytest.MonkeyPatch) -> Config:
 @pytest.mark.parametrize(
     ("words", "value"),
     [("", "off"), ("--amp", "on"), ("--amp --epochs 3", "on"), ("--no-amp", "off"), ("--amp auto", "auto"),
-     ("--amp on", "on"), ("--amp off", "off"), ("--amp=auto", "auto"),
-     ("--recipe fast-cifar10", "auto"), ("--recipe fast-mnist --no-amp", "off")],
+     ("--amp on", "on"), ("--amp off", "off"), ("--amp True", "on"), ("--amp false", "off"), ("--amp=auto", "auto"),
+     ("--amp=False", "off"), ("--recipe fast-cifar10", "auto"), ("--recipe fast-mnist --no-amp", "off")],
 )  # fmt: skip
 def test_amp_is_a_choice_and_a_switch(words: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parsed(*words.split(), monkeypatch=monkeypatch).run.amp == value
@@ -132,6 +132,16 @@ def test_booleans_are_flags(value: bool, monkeypatch: pytest.MonkeyPatch) -> Non
     words = [option(name) if value else "--no-" + option(name)[2:] for name in BOOLEANS]
     config = parsed(*words, monkeypatch=monkeypatch)
     assert {name: value_of(config, name) for name in BOOLEANS} == dict.fromkeys(BOOLEANS, value)
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [(["True"], True), (["False"], False), (["=false"], False), (["--epochs", "3"], True), (["--epochs=3"], True)],
+)
+def test_a_switch_takes_a_word(words: list[str], value: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = "--shuffle" + (words[0] if words[0].startswith("=") else "")
+    rest = [word for word in words if not word.startswith("=")]
+    assert value_of(parsed(first, *rest, monkeypatch=monkeypatch), "shuffle") is value
 
 
 def test_every_kind_of_setting_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

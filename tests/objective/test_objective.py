@@ -451,7 +451,7 @@ def test_scores_that_are_no_numbers(bad: float) -> None:
         ({"gamma": -1}, r"gamma of 'conv1' is -1"),
         ({"gamma": {"conv1": 1, "conv2": -2}}, r"gamma of 'conv2' is -2"),
         ({"alpha": float("nan")}, r"alpha of 'conv1' is nan"),
-        ({"alpha": "0.3"}, r"alpha='0\.3'; "),
+        ({"alpha": "0.3"}, r"alpha='0\.3' is no number and no rule; expected one of: equal, linear"),
         ({"alpha": {"conv1": 1}}, r"alpha has no value for conv2"),
         ({"alpha": {"conv1": 1, "conv3": 1}}, r"alpha names 'conv3', which is not tapped; did you mean"),
         ({"gamma": [1.0]}, r"gamma has 1 values for 2 taps \(conv1, conv2\)"),

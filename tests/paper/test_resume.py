@@ -152,7 +152,7 @@ def test_mistakes_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) ->
 
 def test_a_figure_of_one_point_per_line_has_bars() -> None:
     plan = plan_of("fig2b-nin", "cpu", Path())
-    for sizes, kind in (({250}, "bars"), ({500, 250}, "lines")):
+    for sizes, kind in (({250}, "bars"), ({500, 250}, "panels")):
         ended = [row for row in plan.rows if row.id.size in sizes]
         entries = [{"row": row.method.name, "paper": None, "mean": 1.0, "deviation": None} for row in ended]
         assert figure_of(plan, ended, entries)["kind"] == kind

@@ -285,7 +285,7 @@ def test_a_resnet_on_large_images() -> None:
     net = supervise(model, num_classes=1000, example=torch.zeros(1, 3, 224, 224))
     heads, trunk = (sum(p.numel() for p in each.parameters()) for each in (net.heads, net.trunk))
     assert heads <= trunk / 4
-    assert f"{heads:,} parameters ({heads / trunk:.0%})" in net.summary()
+    assert f"{heads:,} parameters ({heads / trunk:.0%} of the model's)" in net.summary()
 
 
 def test_sequences_get_less_weight() -> None:

@@ -57,14 +57,24 @@ def find(words: Sequence[str], verbs: Mapping[str, Verb]) -> str | None:
 
 
 def for_parser(words: Sequence[str], verb: Verb) -> list[str]:
-    """Return the words as the parser takes them: ``--taps`` is ``--at``, a bare ``--amp`` on, ``--quantize`` static."""
+    """Return the words as the parser takes them: ``--taps`` is ``--at``, a bare ``--amp`` on, ``--quantize`` static.
+
+    Switches take a word too: ``--test False`` is ``--no-test``.
+    """
     options, parsed = verb.options, list[str]()
     words = ["--help" if word == "--help-all" else _renamed(word, options) for word in words]
+    switches = {name for name, kind in options.items() if kind == bool | None or name == "--amp"}
+    words = [part for word in words for part in (word.split("=", 1) if word.partition("=")[0] in switches else [word])]
     for word, after in zip_longest(words, words[1:], fillvalue="--"):
+        last = parsed[-1] if parsed else ""
         if word in ("--amp", "--no-amp") and "--amp" in options and (word != "--amp" or after.startswith("--")):
             parsed += ["--amp", "on" if word == "--amp" else "off"]
         elif word == "--quantize" and word in options and after.startswith("--"):
             parsed += [word, "static"]
+        elif word.lower() in ("true", "false") and last == "--amp":
+            parsed.append("on" if word.lower() == "true" else "off")
+        elif word.lower() in ("true", "false") and last in switches:
+            parsed[-1] = last if word.lower() == "true" else f"--no-{last[2:]}"
         else:
             parsed.append(word)
     return parsed

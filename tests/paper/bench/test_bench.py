@@ -225,7 +225,7 @@ def test_streams(data, monkeypatch):
 def test_a_turn_takes_as_many_images_as_it_says():
     batches = [torch.zeros(size) for size in (8, 8, 8, 8, 8)]
     left = iter(batches)
-    data_speed.taken(left, 20)()
+    data_speed.turn_of(left, 20)()
     assert len(list(left)) == 2
     work = iter(batches)
     assert data_speed.repeated(lambda: next(work), 20)() > 0
@@ -313,7 +313,7 @@ def whole() -> dict[str, Any]:
         )
         said: list[str] = []
         answer = Bench(tiny, said.append).run((stand_in(32, 8), "random arrays"))
-    assert len(said) == 8
+    assert len([line for line in said if not line.startswith("...")]) == 8
     return answer
 
 
