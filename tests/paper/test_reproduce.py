@@ -50,7 +50,7 @@ def test_every_target_has_its_rows_a_record_and_a_figure(name: str, out: Path, c
         assert numbers.pop("CNN-SVM", None) is None
         assert numbers == printed  # the rivals
         # the paper's numbers are of all images, and ours are drawn beside them
-        assert record["figure"]["y"] == "test error, % (ours: 40 training images)"
+        assert record["figure"]["y"] == "test error, % (ours: 40 training images, 2 epochs)"
     if name != "theory":
         planned = plan_of(name, "smoke", out)
         assert [RowId.of(row) for row in record["rows"]] == [row.id for row in planned.rows]
