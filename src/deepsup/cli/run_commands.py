@@ -84,7 +84,7 @@ def train(
         json: print one JSON object
     """
     from deepsup.cli.progress import training_display
-    from deepsup.trainer.runs import RunFolder
+    from deepsup.trainer.runs import RunFolder, with_batch_size
     from deepsup.trainer.runs import train as train_run
     from deepsup.trainer.studies import chance_error, has_learned
 
@@ -93,6 +93,8 @@ def train(
         config, recorded = out / "config.yaml", RunFolder(out).config
         _check_trusted(out, recorded, settings, trust)
     chosen = options.resolved(recorded or options.base(recipe, config, Config()), settings)
+    if own_size := _leaves_size_open(recipe, config, settings):
+        chosen = with_batch_size(chosen)
     with (
         training_display(chosen.total_epochs) as display,
         resumable(lambda: _go_on(display.folder, chosen.network.name)),
@@ -105,6 +107,7 @@ def train(
     lines = [table(["layer", "test error"], rows), ""] if rows else []
     lines.append(f"{_many(result['epochs'], 'epoch')} in {result['seconds']:.1f} s; the run is in {run.folder}")
     lines += [dense_line(result["metrics"])] if "metrics" in result else []
+    lines += _size_note(chosen) if own_size else []
     learned = result["error"] is None or "metrics" in result or has_learned(result["error"], len(run.classes))
     if not learned:
         chance = chance_error(len(run.classes))
@@ -119,6 +122,18 @@ def train(
         methods = ["--methods", "CNN-SVM", "DSN-SVM"] if chosen.objective.loss == "squared_hinge" else []
         lines.append("next: " + options.command("compare", recipe, config, given, _unused(run.folder), *methods))
     show({"run": str(run.folder), **result}, "\n".join(lines), json)
+
+
+def _leaves_size_open(recipe: str | None, file: Path | None, settings: Any) -> bool:
+    """Whether nothing says how large the batches are, so that they may suit the number of images."""
+    return recipe is None and file is None and "batch_size" not in options.given(settings)
+
+
+def _size_note(config: Config) -> list[str]:
+    """Say that few images were trained in small batches."""
+    size = config.run.batch_size
+    small = size < Config().run.batch_size
+    return [f"batches of {size} images, since there are few; --batch-size chooses another size"] if small else []
 
 
 def _check_trusted(out: Path, config: Config, settings: Any, trust: bool) -> None:
@@ -200,12 +215,14 @@ def compare(
         json: print one JSON object
     """
     from deepsup.cli.progress import counting
-    from deepsup.trainer.runs import RunFolder, shares_line
+    from deepsup.trainer.runs import RunFolder, shares_line, with_batch_size
     from deepsup.trainer.studies import compare_methods, excludes
     from deepsup.trainer.training import kept_memory
 
     engine, start = where.chosen(), options.base(recipe, config, _COMPARED)
     chosen = options.resolved(start if config else start.replace(amp=_COMPARED.run.amp), settings)
+    if own_size := _leaves_size_open(recipe, config, settings):
+        chosen = with_batch_size(chosen)
     with counting("runs") as watch, resumable(lambda: _so_far(out)), kept_memory():
         answer = compare_methods(
             chosen, out, methods=methods, seeds=seeds, rates=rates, engine=engine, watch=watch, minutes=minutes,
@@ -218,6 +235,7 @@ def compare(
     supervised = [RunFolder(out / each["runs"][0]) for each in answer["methods"].values() if each["companions"]]
     lines += [line for run in supervised[:1] if (line := shares_line(run.metrics))]
     lines += [line for run in supervised[:1] for line in understated(run.insight)]
+    lines += _size_note(chosen) if own_size else []
     lines.append(f"table: {out / 'comparison.json'}")
     lines += [f"figure: {figure}"] if figure else []
     best = _best_runs(answer)

@@ -198,6 +198,18 @@ def test_a_run_without_companions(make_run: Make) -> None:
     assert "CNN-SVM" in page.text
 
 
+def test_a_run_without_probes_does_not_speak_of_them(make_run: Make) -> None:
+    folder = make_run("trained")
+    assert "A linear probe measures that" in Page(write_report([folder])).text
+    found = json.loads((folder / "insight.json").read_text())
+    del found["probes"]
+    (folder / "insight.json").write_text(json.dumps(found))
+    page = Page(write_report([folder]))
+    assert "deepsup inspect adds linear probes" in page.text
+    assert "Test errors of the companions and of the output." in page.text
+    assert "of a linear probe" not in page.text
+
+
 def test_a_run_still_going(make_run: Make) -> None:
     folder = make_run("going", epochs=2, finished=False, seen=False)
     with (folder / "metrics.jsonl").open("a") as file:

@@ -223,7 +223,7 @@ class RunSettings(Settings):
     epochs: Positive = 20
     """passes over the training images"""
     batch_size: Positive = 128
-    """images per step, over all processes"""
+    """images per step, over all processes; train and compare take fewer where your own images are few"""
     phases: tuple[Phase, ...] = ()
     """phases of training with their own epochs and lr, which replace --epochs and --lr (YAML only)"""
     seed: Seed = 0

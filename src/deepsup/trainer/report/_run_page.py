@@ -22,6 +22,7 @@ PROBES = (
     "slowly and with a falling weight: where their errors are higher, they understate their layers."
 )
 BY_LAYER = "Test error of a linear probe on each layer, and of the output. Lower is better."
+COMPANIONS = "Test errors of the companions and of the output. Lower is better."
 FIRST_RIGHT = "The first layer from which all later layers and the output predict the right class."
 GRADIENTS = "The variance of the gradient over a layer's weights at one step, averaged over the recorded steps."
 SHARES = (
@@ -36,6 +37,7 @@ CONFUSION = (
 )
 MOST_SIDE_BY_SIDE = 12
 """Runs in a figure that shows them beside each other."""
+UNPROBED = "By the layers' companions; deepsup inspect adds linear probes, which do not understate a layer."
 INSPECT = "Not recorded in this run; deepsup inspect adds it."
 
 
@@ -123,8 +125,10 @@ def summary(run: RunRecord) -> Section:
 
 def knows(run: RunRecord) -> Section:
     """Return what each layer knows: errors, confidence, and the layer at which images are first right."""
-    section = Section("What each layer knows", PROBES if run.insight else INSPECT, tables=[layer_table(run)])
-    section.show(layers.draw_layers({run.label: [run]}), BY_LAYER)
+    probed = bool(run.insight.get("probes"))
+    text = PROBES if probed else UNPROBED if run.insight else INSPECT
+    section = Section("What each layer knows", text, tables=[layer_table(run)])
+    section.show(layers.draw_layers({run.label: [run]}), BY_LAYER if probed else COMPANIONS)
     section.show(layers.draw_agreement([run]), FIRST_RIGHT)
     return section
 

@@ -127,7 +127,8 @@ def draw_lines(
             axes.set_ylim(bottom=0)
         tidy(axes, "epoch", ylabel)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        drawing.figure.legend(loc="outside upper center", fontsize=9, ncols=min(3, len(lines)))
+        columns = 3 if max(map(len, lines)) <= 16 else 2  # layer4.0.downsample.0 is as wide as half of the figure
+        drawing.figure.legend(loc="outside upper center", fontsize=9, ncols=min(columns, len(lines)))
     return drawing
 
 

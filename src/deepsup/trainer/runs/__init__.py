@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from deepsup.trainer.runs._run import Preprocess as Preprocess
     from deepsup.trainer.runs._run import Run as Run
     from deepsup.trainer.runs._run_data import data_of as data_of
+    from deepsup.trainer.runs._run_data import with_batch_size as with_batch_size
     from deepsup.trainer.runs._shares import shares_line as shares_line
     from deepsup.trainer.runs._start_or_resume import as_settled as as_settled
     from deepsup.trainer.runs._start_or_resume import check_same as check_same
@@ -66,6 +67,7 @@ _HOME = {
     "shares_line": "_shares",
     "snapshot_files": "callbacks._snapshots",
     "train": "_train",
+    "with_batch_size": "_run_data",
     "with_whole_names": "_start_or_resume",
 }
 

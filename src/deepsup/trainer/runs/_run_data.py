@@ -5,6 +5,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,36 @@ from deepsup.trainer.runs._model import Model
 
 logger = logging.getLogger("deepsup")
 FITTED_IMAGES = 5000
+MANY_FILES = 5000
+
+
+def with_batch_size(config: Config) -> Config:
+    """Return the config with a batch size that suits the user's own images: of few images it makes too few steps."""
+    path = Path(config.data.source).expanduser()
+    if config.data.source in NAMED or not path.exists():
+        return config
+    return config.replace(batch_size=min(config.run.batch_size, suited_batch_size(about_images(path, config))))
+
+
+def suited_batch_size(images: int) -> int:
+    """Return a tenth of so many training images as a power of two, at least 16 and at most all (dev/LOG.md).
+
+    >>> [suited_batch_size(images) for images in (9, 100, 480, 1279, 1280)]
+    [9, 16, 32, 64, 128]
+    """
+    return max(1, min(images, max(16, 1 << (images // 10).bit_length() >> 1)))
+
+
+def about_images(path: Path, config: Config) -> int:
+    """Return about how many training images there are; of a folder, without reading them: photos take long."""
+    if path.is_file():
+        return len(draw_data(config.replace(batch_size=1))[0].train)
+    part = path / "train" if (path / "train").is_dir() else path
+    images = part / "images" if (part / "masks").is_dir() else part
+    files = islice((each for each in images.rglob("[!.]*.*") if each.is_file()), MANY_FILES)
+    count = sum(1 for _ in files)
+    left = count - config.data.validation if part != path else 4 * count // 5 - config.data.validation
+    return min(left, config.data.train_size or left)
 
 
 def draw_data(config: Config) -> tuple[Dataset, Split | None]:
