@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -131,6 +132,28 @@ def test_snapshots_of_a_stranger(kind: str, sound: Path, tmp_path: Path) -> None
         linked.symlink_to(tmp_path / "mine")
     with pytest.raises(RunError, match=r"(numbers that are not finite; remove it|is a link)"):
         demo_net(RunFolder(run))
+
+
+@pytest.mark.parametrize("name", ["a.onnx", "a.pt2"])
+def test_no_verb_takes_an_exported_file(name: str, sound: Path, digits: Path, tmp_path: Path) -> None:
+    """Wherever one is given, one line says what was expected: none is opened as a program."""
+    path, out = tmp_path / name, tmp_path / "out"
+    if name == "a.pt2":  # a zip of pickles and weights, as torch.export writes it
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("archive_format", "pt2")
+            archive.writestr("data/constants/model_constants.pt", b"cos\nsystem\n(X\x04\x00\x00\x00trueetR.")
+    else:
+        path.write_bytes(b"\x08\x07\x12\x07pytorch:\x80\x80\x80\x80\x08")
+    train = ["train", "--epochs", "1", "--no-tensorboard", "--out", out]
+    for words in (["predict", sound, path], ["predict", path, path], ["report", path], ["evaluate", path],
+                  ["evaluate", sound, "--data", path], ["inspect", path], ["exits", path], ["demo", path],
+                  ["export", path, "--to", "onnx"], ["train", "--out", path, "--resume"],
+                  [*train, "--data", path], [*train, "--data", digits, "--weights", path],
+                  [*train, "--data", digits, "--start-from", path], ["compare", "--config", path]):  # fmt: skip
+        done = command(*words)
+        assert done.code == 2, words
+        assert done.said.count("deepsup: ") == 1, words
+        assert "Traceback" not in done.said
 
 
 def test_hostile_names_on_a_page(sound: Path, tmp_path: Path) -> None:

@@ -26,7 +26,13 @@ def judged(run: Run) -> tuple[list[dict[str, object]], dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"anneal": "plateau", "patience": 1}, {"select": "best"}], ids=["plateau", "best"]
+    "settings",
+    [
+        {"anneal": "plateau", "patience": 1},
+        {"select": "best"},
+        {"phases": [{"epochs": 2, "lr": 0.02}, {"epochs": 3, "lr": 0.01}]},
+    ],
+    ids=["plateau", "best", "phases"],
 )
 def test_a_limit_within_an_epoch_judges_nothing(settings: dict, digits: Path, tmp_path: Path) -> None:
     """Six steps are an epoch: the limits end the run within the second and the third."""
