@@ -39,8 +39,8 @@ MOST_DIFFERENCE = 7e-4
 """Of a score, between the packed weights and the net's own; the arithmetic of the browser adds less than 1e-4."""
 MOST_OF_BARS = 0.02
 """Of the bars of earlier epochs, of which nobody reads a score: the worst bar of a layer, on average over images."""
-COARSEST, FINEST = 8.0, 1 / 32
-"""Factors of the steps in which the weights of earlier epochs are kept."""
+COARSEST, FINE, FINEST = 8.0, 1 / 4, 1 / 32
+"""Factors of the steps in which the weights of earlier epochs are kept; below the second, rounding is plain."""
 COMPARED = 200
 """Test images that packed weights are compared on."""
 CORRELATED = 500
@@ -191,7 +191,7 @@ def packed_epochs(each: DemoNet, graph: BrowserGraph, part: Part) -> list[dict[s
             factor = min(2 * factor, COARSEST)
             while True:
                 steps = steps_between(named[epoch], later, bits_of_changes, factor)
-                entries, text, restored = packed_changes(named[epoch], later, steps, feedback)
+                entries, text, restored = packed_changes(named[epoch], later, steps, feedback if factor >= FINE else {})
                 scores = all_scores(each, with_weights(each, epoch, restored), part)
                 if factor <= FINEST or apart(scores, expected) <= MOST_OF_BARS:
                     break

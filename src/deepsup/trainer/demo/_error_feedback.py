@@ -18,8 +18,10 @@ MOST_WEIGHTS = 2**18
 """Weights of a layer; larger ones are rounded plainly, since feedback would take minutes."""
 MOST_ROWS = 4096
 """Inputs of a layer that its correlations are taken from: of convolutions, the windows."""
-RIDGE = 1e-3
-"""Of the mean square of the inputs: directions in which the inputs hardly vary count this much."""
+RIDGE = 3e-3
+"""Of the mean variance of the inputs: directions in which the inputs hardly vary count this much."""
+STABLE = 1e-9
+"""Of the mean square of the inputs: the least with which matrices can be inverted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,24 +85,25 @@ def columns_of(layer: nn.Linear | nn.Conv2d, given: Tensor) -> list[Tensor]:
     """Return groups of columns; of a layer that gets flattened maps, a square of all maps each."""
     columns = torch.arange(layer.weight[0].numel())
     if isinstance(layer, nn.Conv2d) or given.ndim != 4 or given[0].numel() != len(columns):
-        return list(columns.split(MOST_COLUMNS))
+        return list(torch.split(columns, MOST_COLUMNS))
     maps = columns.reshape(given.shape[1:])
     side = max(1, int((MOST_COLUMNS / len(maps)) ** 0.5))
-    squares = (square for band in maps.split(side, 1) for square in band.split(side, 2))
-    return [part for square in squares for part in square.flatten().split(MOST_COLUMNS)]
+    squares = (square for band in torch.split(maps, side, 1) for square in torch.split(band, side, 2))
+    return [part for square in squares for part in torch.split(square.flatten(), MOST_COLUMNS)]
 
 
 def blocks_of(rows: Tensor, groups: list[Tensor]) -> Blocks:
     """Return the blocks of columns, those of the same size together, from inputs [N,D]."""
-    ridge = RIDGE * float(rows.square().mean()) or 1.0
+    least = STABLE * float(rows.square().mean())
+    ridge = max(RIDGE * float(rows.var(0, correction=0).mean()), least) or 1.0
     blocks = []
     for size in {len(each) for each in groups}:
         columns = torch.stack([each for each in groups if len(each) == size])
         part = rows[:, columns].transpose(0, 1)
-        moments = part.mT @ part / len(rows)
+        moments = (part.mT @ part / len(rows)).double()
         moments.diagonal(dim1=1, dim2=2).add_(ridge)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(moments))
-        blocks.append(Block(columns, torch.linalg.cholesky(inverse).mT.contiguous(), ridge * inverse))
+        blocks.append(Block(columns, torch.linalg.cholesky(inverse).mT.float(), (ridge * inverse).float()))
     return tuple(blocks)
 
 

@@ -102,7 +102,7 @@ def steps_between(
         if is_rounded(weight, bits.get(name, FLOAT)):
             step = factor * float(rounded(weight, bits[name])[1].mean())
         else:
-            step = float((weight - later[name]).abs().max()) / SMALL_STEPS
+            step = min(factor, 1.0) * float((weight - later[name]).abs().max()) / SMALL_STEPS
         steps[name] = step or 1.0
     return steps
 
