@@ -13,7 +13,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 DIGIT = 77
-CLIP = {"x": 0, "y": 0, "width": 1180, "height": 1205}
+CLIP = {"x": 0, "y": 0, "width": 1180, "height": 1310}
 DRAW = "([strokes, pen]) => { clear(); Object.assign(state, {strokes, pen}); paint(); see(); select(0, 0); }"
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from deepsup.trainer.data import Part
 from deepsup.trainer.demo._browser_graph import BrowserGraph, browser_graph, weights_of
 from deepsup.trainer.demo._demo_images import is_ink, measured_on, strip_of, tested_part
 from deepsup.trainer.demo._demo_nets import DemoNet, demo_net
+from deepsup.trainer.demo._error_feedback import Feedback, feedback_of
 from deepsup.trainer.demo._number_packing import (
     FLOAT,
     fewest_bits,
@@ -37,10 +39,12 @@ MOST_DIFFERENCE = 7e-4
 """Of a score, between the packed weights and the net's own; the arithmetic of the browser adds less than 1e-4."""
 MOST_OF_BARS = 0.02
 """Of the bars of earlier epochs, of which nobody reads a score: the worst bar of a layer, on average over images."""
-COARSEST, FINEST = 8.0, 1 / 32
-"""Factors of the steps in which the weights of earlier epochs are kept."""
+COARSEST, FINE, FINEST = 8.0, 1 / 4, 1 / 32
+"""Factors of the steps in which the weights of earlier epochs are kept; below the second, rounding is plain."""
 COMPARED = 200
 """Test images that packed weights are compared on."""
+CORRELATED = 500
+"""Training images from which the correlations of layers' inputs are taken."""
 OF_CONSTANTS = 20
 """Bits of large constants, such as the matrix of a whitening."""
 Apart = Callable[[Tensor, Tensor], float]
@@ -141,12 +145,18 @@ def layer_errors(each: DemoNet, part: Part) -> dict[str, float]:
     return {name: error_percent(value, measured.labels) for name, value in scores.items()}
 
 
-def bits_of(each: DemoNet, state: Mapping[str, Tensor], part: Part, apart: Apart, most: float) -> dict[str, int]:
+def bits_of(
+    each: DemoNet, state: Mapping[str, Tensor], part: Part, apart: Apart, most: float, feedback: Feedback
+) -> dict[str, int]:
     """Return weight -> the fewest bits with which the scores of a net with these weights are no further apart."""
     other = copy.deepcopy(each.net)
 
+    @cache
+    def restored(name: str, bits: int) -> Tensor:
+        return restored_weight(state[name], bits, feedback.get(f"net.{name}", ()))
+
     def scores(bits: Mapping[str, int]) -> Tensor:
-        other.load_state_dict({name: restored_weight(value, bits.get(name, FLOAT)) for name, value in state.items()})
+        other.load_state_dict({name: restored(name, bits.get(name, FLOAT)) for name in state})
         return all_scores(each, other, part)
 
     expected = scores({})
@@ -160,22 +170,28 @@ def packed_epochs(each: DemoNet, graph: BrowserGraph, part: Part) -> list[dict[s
     """
     part, order = part.take(np.arange(min(COMPARED, len(part)))), sorted(each.epochs)
     named = {epoch: weights_named(each, epoch, graph) for epoch in order}
-    exact = bits_of(each, each.epochs[order[-1]], part, largest_difference, MOST_DIFFERENCE)
+    feedback = feedback_at(each, order[-1])
+    exact = bits_of(each, each.epochs[order[-1]], part, largest_difference, MOST_DIFFERENCE, feedback)
     bits = {f"net.{name}": count for name, count in exact.items()} | dict.fromkeys(graph.fixed, OF_CONSTANTS)
-    entries, text = packed_weights(named[order[-1]] | graph.fixed, bits)
+    entries, text = packed_weights(named[order[-1]] | graph.fixed, bits, feedback)
     packs = [{"epoch": order[-1], "entries": entries, "text": text}]
     if len(order) > 1:
-        apart = bars_apart(each)
-        middle = bits_of(each, each.epochs[order[len(order) // 2]], part, apart, MOST_OF_BARS)
+        apart, middle_epoch = bars_apart(each), order[len(order) // 2]
+        feedback_there = feedback_at(each, middle_epoch)
+        middle = bits_of(each, each.epochs[middle_epoch], part, apart, MOST_OF_BARS, feedback_there)
         bits_of_changes = {f"net.{name}": count for name, count in middle.items()}
-        later = {name: restored_weight(value, bits.get(name, FLOAT)) for name, value in named[order[-1]].items()}
+        later = {
+            name: restored_weight(value, bits.get(name, FLOAT), feedback.get(name, ()))
+            for name, value in named[order[-1]].items()
+        }
         factor = COARSEST
         for epoch in reversed(order[:-1]):
             expected = all_scores(each, with_weights(each, epoch, {}), part)
+            feedback = feedback_at(each, epoch)
             factor = min(2 * factor, COARSEST)
             while True:
                 steps = steps_between(named[epoch], later, bits_of_changes, factor)
-                entries, text, restored = packed_changes(named[epoch], later, steps)
+                entries, text, restored = packed_changes(named[epoch], later, steps, feedback if factor >= FINE else {})
                 scores = all_scores(each, with_weights(each, epoch, restored), part)
                 if factor <= FINEST or apart(scores, expected) <= MOST_OF_BARS:
                     break
@@ -183,6 +199,13 @@ def packed_epochs(each: DemoNet, graph: BrowserGraph, part: Part) -> list[dict[s
             packs.insert(0, {"epoch": epoch, "entries": entries, "text": text})
             later = restored
     return packs
+
+
+def feedback_at(each: DemoNet, epoch: int) -> Feedback:
+    """Return how the rounding errors of weights make up for each other, by the graph's names, from training images."""
+    images = each.data.train.images[:CORRELATED]
+    feedback = feedback_of(with_weights(each, epoch, {}), each.model.normalize(to_tensor(images)))
+    return {f"net.{name}": blocks for name, blocks in feedback.items()}
 
 
 def weights_named(each: DemoNet, epoch: int, graph: BrowserGraph) -> dict[str, Tensor]:

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from deepsup.trainer.demo._error_feedback import Blocks, Feedback, rounded_rows
+
 FLOAT = 32
 SMALL = 2048
 """Values up to which a tensor is kept as 32-bit floats: biases, normalizations, small layers."""
@@ -23,22 +25,23 @@ SMALL_STEPS = 63
 """Steps that the largest change of a small tensor has from one epoch to another."""
 
 Packed = dict[str, dict[str, Any]]
+NO_FEEDBACK: Feedback = {}
 
 
-def rounded(weight: Tensor, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return a weight as integers of some bits, [rows, values], and the step of each row, float32."""
+def rounded(weight: Tensor, bits: int, blocks: Blocks = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Return a weight as integers of about so many bits, [rows, values], and the step of each row, float32."""
     rows = weight.reshape(len(weight), -1).double()
     steps = (rows.abs().amax(1) / (2 ** (bits - 1) - 1)).float()
     steps = torch.where(steps > 0, steps, 1.0)
-    integers = (rows / steps[:, None].double()).round().clamp(1 - 2 ** (bits - 1), 2 ** (bits - 1) - 1)
-    return integers.numpy().astype(np.int32), steps.numpy()
+    integers = rounded_rows(rows / steps[:, None].double(), blocks)
+    return integers.numpy().astype(np.int64), steps.numpy()
 
 
-def restored_weight(weight: Tensor, bits: int) -> Tensor:
+def restored_weight(weight: Tensor, bits: int, blocks: Blocks = ()) -> Tensor:
     """Return what the browser makes of a weight."""
     if not is_rounded(weight, bits):
         return weight
-    integers, steps = rounded(weight, bits)
+    integers, steps = rounded(weight, bits, blocks)
     return torch.from_numpy(integers.astype(np.float32) * steps[:, None]).reshape(weight.shape)
 
 
@@ -47,16 +50,18 @@ def is_rounded(weight: Tensor, bits: int) -> bool:
     return bits < FLOAT and weight.numel() > SMALL and weight.ndim > 1
 
 
-def packed_weights(weights: Mapping[str, Tensor], bits: Mapping[str, int]) -> tuple[Packed, str]:
+def packed_weights(
+    weights: Mapping[str, Tensor], bits: Mapping[str, int], feedback: Feedback = NO_FEEDBACK
+) -> tuple[Packed, str]:
     """Return name -> where and how a weight lies, and all of them as text; ``bits``: name -> bits, or floats."""
     entries: Packed = {}
     content = bytearray()
     for name, weight in weights.items():
         entry: dict[str, Any] = {"shape": list(weight.shape), "at": len(content)}
         if is_rounded(weight, bits.get(name, FLOAT)):
-            integers, steps = rounded(weight, bits[name])
-            entries[name] = entry | {"bits": bits[name], "rows": len(steps)}
-            content += steps.astype("<f4").tobytes() + in_planes(integers, bits[name])
+            integers, steps = rounded(weight, bits[name], feedback.get(name, ()))
+            entries[name] = entry | {"bits": bits_for(integers), "rows": len(steps)}
+            content += steps.astype("<f4").tobytes() + in_planes(integers, bits_for(integers))
         else:
             entries[name] = entry | {"bits": FLOAT}
             content += weight.contiguous().numpy().astype("<f4").tobytes()
@@ -64,7 +69,10 @@ def packed_weights(weights: Mapping[str, Tensor], bits: Mapping[str, int]) -> tu
 
 
 def packed_changes(
-    weights: Mapping[str, Tensor], later: Mapping[str, Tensor], steps: Mapping[str, float]
+    weights: Mapping[str, Tensor],
+    later: Mapping[str, Tensor],
+    steps: Mapping[str, float],
+    feedback: Feedback = NO_FEEDBACK,
 ) -> tuple[Packed, str, dict[str, Tensor]]:
     """Return how weights differ from those of a later epoch, in whole steps, and what the browser makes of both."""
     entries: Packed = {}
@@ -72,10 +80,13 @@ def packed_changes(
     restored = dict(later)
     for name, weight in weights.items():
         step = np.float32(steps[name])
-        integers = (weight.double() - later[name].double()).div(float(step)).round().numpy().astype(np.int64)
+        changes = (weight.double() - later[name].double()).div(float(step)).reshape(len(weight), -1)
+        integers = (
+            rounded_rows(changes, feedback.get(name, ()), seen=True).reshape(weight.shape).numpy().astype(np.int64)
+        )
         if not integers.any():
             continue
-        bits = int(np.abs(integers).max()).bit_length() + 1
+        bits = bits_for(integers)
         entries[name] = {"shape": list(weight.shape), "at": len(content), "bits": bits, "rows": 1}
         content += step.astype("<f4").tobytes() + in_planes(integers, bits)
         restored[name] = (later[name].double() + torch.from_numpy(integers).double() * float(step)).float()
@@ -89,11 +100,16 @@ def steps_between(
     steps = {}
     for name, weight in weights.items():
         if is_rounded(weight, bits.get(name, FLOAT)):
-            step = float(rounded(weight, bits[name])[1].mean())
+            step = factor * float(rounded(weight, bits[name])[1].mean())
         else:
-            step = float((weight - later[name]).abs().max()) / SMALL_STEPS
-        steps[name] = factor * step or 1.0
+            step = min(factor, 1.0) * float((weight - later[name]).abs().max()) / SMALL_STEPS
+        steps[name] = step or 1.0
     return steps
+
+
+def bits_for(integers: np.ndarray) -> int:
+    """Return the bits that integers take."""
+    return max(BITS[0], int(np.abs(integers).max()).bit_length() + 1)
 
 
 def in_planes(integers: np.ndarray, bits: int) -> bytes:

@@ -111,6 +111,9 @@ function evidence(judged, place, chosen) {
 const short = data.classes.length <= 12 && data.classes.every((name) => [...name].length <= 2);
 const LISTED = Math.min(5, data.classes.length);
 
+/** Return a short note on a layer; narrow screens leave the second part out. */
+const tag = (kind, text, more) => element("span", { class: `tag ${kind}` }, text, element("span", { class: "more" }, more));
+
 /** Return the elements of one layer, and a function that fills them. */
 function layerCard(net, place) {
   const layer = nets[net].layers[place];
@@ -147,14 +150,18 @@ function layerCard(net, place) {
       card.toggleAttribute("data-stays", Boolean(said) && place >= judged.first);
       card.toggleAttribute("data-first", Boolean(said) && place > 0 && place === judged.first);
       const chips = [];
-      if (said && place === judged.first && hidden) chips.push(element("span", { class: "tag stays" }, "from here on the answer stays"));
-      if (said && place === judged.exit && hidden) {
+      if (said && place === judged.first && hidden) chips.push(tag("stays", "stays", " from here on"));
+      if (said && place === judged.first && place && !hidden) chips.push(tag("stays", "settled", " only by the output"));
+      if (said && place === judged.exit) {
         const limit = nets[net].about.calibrated ? layer.limit : UNCALIBRATED;
-        chips.push(element("span", { class: "tag exit" }, `an early exit would leave here, above ${percent(limit)}`));
+        chips.push(hidden ? tag("exit", "early exit", ` here, above ${percent(limit)}`) : tag("exit", "no early exit", ", no layer is so sure"));
       }
       tags.replaceChildren(...chips);
     },
-    mark: (selected) => card.toggleAttribute("data-selected", selected),
+    mark(selected) {
+      card.toggleAttribute("data-selected", selected);
+      if (hidden) title.setAttribute("aria-pressed", String(selected));
+    },
   };
 }
 
@@ -330,7 +337,9 @@ function announce() {
   const words = judgements.map((judged, net) => {
     const { sure } = judged.layers.at(-1);
     const name = nets.length > 1 ? `${nets[net].about.name}: ` : "";
-    return `${name}${data.classes[judged.answer]}, ${percent(sure)} sure; ${subject(judged.layers[judged.first].layer.name)} is the first to say so and to keep to it`;
+    const early = judged.layers[judged.exit];
+    const exit = early === judged.layers.at(-1) ? "no early exit" : `an early exit would leave at ${early.layer.name} with ${data.classes[early.answer]}`;
+    return `${name}${data.classes[judged.answer]}, ${percent(sure)} sure; ${subject(judged.layers[judged.first].layer.name)} is the first to say so and to keep to it; ${exit}`;
   });
   byId("live").textContent = words.length ? `${words.join(". ")}.` : "Nothing is drawn.";
 }
@@ -381,7 +390,8 @@ function paint() {
     Object.assign(context, { lineWidth: 2.5, strokeStyle: state.down ? "#F0954A" : "#56B4E9" });
     context.stroke();
   }
-  byId("invite").hidden = Boolean(state.picture || strokes.length || state.cursor);
+  byId("invite").hidden = Boolean(strokes.length || state.cursor);
+  byId("invite").classList.toggle("over", Boolean(state.picture));
 }
 
 function clear() {
@@ -482,6 +492,10 @@ function drawWithKeys(event) {
     showSoon();
   }
   paint();
+  if (step || state.down) {
+    const [across, down] = state.cursor.map((value) => percent(value / SIDE));
+    byId("live").textContent = `Pen ${state.down ? "down" : "up"}, ${across} across, ${down} down.`;
+  }
 }
 
 // --- images -----------------------------------------------------------------------------------------------------------
