@@ -17,10 +17,12 @@ DANGEROUS = {
     "pickle.load": set(),
     "pickle.loads": set(),
     "pickle.Unpickler": set(),
-    "onnx.load": set(),
+    "onnx.load": {"exporting/_quantization.py"},  # what was just exported, in a temporary folder of its own
     "onnx.load_model": set(),
-    "onnx.load_from_string": set(),
-    "onnxruntime.InferenceSession": {"exporting/_formats.py", "exits/onnx_runner.py"},
+    "onnx.load_from_string": {"exporting/_quantization.py"},
+    "onnxruntime.InferenceSession": {
+        "exporting/_formats.py", "exporting/_quantization.py", "exits/onnx_runner.py"
+    },
     "yaml.load": {"io.py"},  # without aliases
     "yaml.unsafe_load": set(),
     "shelve.open": set(),
