@@ -99,8 +99,8 @@ def blocks_of(rows: Tensor, groups: list[Tensor]) -> Blocks:
     blocks = []
     for size in {len(each) for each in groups}:
         columns = torch.stack([each for each in groups if len(each) == size])
-        part = rows[:, columns].transpose(0, 1)
-        moments = (part.mT @ part / len(rows)).double()
+        part = rows[:, columns].transpose(0, 1).double()
+        moments = part.mT @ part / len(rows)  # in double precision: rounded, they may have negative eigenvalues
         moments.diagonal(dim1=1, dim2=2).add_(ridge)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(moments))
         blocks.append(Block(columns, torch.linalg.cholesky(inverse).mT.float(), (ridge * inverse).float()))

@@ -101,11 +101,15 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
 
 def unpickled(path: Path) -> Any:
     """Return what torch has saved in a file: a zip, or in files of old versions a row of pickles."""
+    other = "it is no state_dict but, perhaps, a whole model"
     try:
         check_saved(path)
+    except pickle.UnpicklingError as error:
+        raise ValueError(f"{other}: {error}") from error
+    try:
         read = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # its text advises to load the file without this protection
-        raise ValueError("it is no state_dict but, perhaps, a whole model") from error
+        raise ValueError(other) from error
     check_tensors(read)
     return read
 
