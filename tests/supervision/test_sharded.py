@@ -9,6 +9,8 @@ import pytest
 import torch
 from fsdp_worker import CASES, build, train
 
+pytestmark = pytest.mark.slow  # test_distributed.py has two processes in less time
+
 HERE = Path(__file__).parent
 
 

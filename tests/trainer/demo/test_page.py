@@ -23,6 +23,8 @@ from deepsup.trainer.runs._folder import RunFolder
 from deepsup.trainer.runs._run_data import data_of
 from deepsup.trainer.runs._train import train
 
+pytestmark = pytest.mark.slow  # test_interpreter.py has the arithmetic, test_demo_verb.py the pages
+
 STROKES = json.loads((Path(__file__).parent / "strokes.json").read_text())
 COMPARED = 200
 
@@ -185,7 +187,6 @@ def test_the_scores_of_a_network_of_the_users_own(opened: Open, own_resnet: Path
     assert (pixels == picture).all()
 
 
-@pytest.mark.slow
 def test_the_scores_of_fast(opened: Open, tmp_path: Path) -> None:
     config = Config(network="fast", train_size=500, epochs=2, batch_size=50, lr=0.05, tensorboard=False)
     run = train(config, tmp_path / "fast")
@@ -215,7 +216,6 @@ def test_drawing(opened: Open, page_of_pair: Path) -> None:
     assert page.page.locator("#live").text_content() == "Nothing is drawn."
 
 
-@pytest.mark.slow
 def test_speed(opened: Open, page_of_pair: Path) -> None:
     """Both nets and all that the page shows of them take less than 50 ms per stroke, where nothing else runs."""
     found = opened(page_of_pair).page.evaluate("""() => {
@@ -234,7 +234,6 @@ def test_speed(opened: Open, page_of_pair: Path) -> None:
     assert found["ours"] < 50
 
 
-@pytest.mark.slow
 def test_a_hundred_digits(opened: Open, trained: Callable[..., Path], tmp_path: Path) -> None:
     """The net of the main job, as it is trained there, reads at least 85 of 100 digits as people draw them."""
     page = opened(write_demo(trained(30), out=tmp_path / "demo.html"))
@@ -450,7 +449,6 @@ def test_size(page_of_pair: Path) -> None:
     assert page_of_pair.stat().st_size < 1_000_000
 
 
-@pytest.mark.slow
 def test_size_with_ten_epochs(trained: Callable[..., Path], tmp_path: Path) -> None:
     """The page of the main job's net stays below 1 MB with the ten epochs that ``make run`` keeps."""
     page = write_demo(trained(30, snapshots=10), out=tmp_path / "demo.html")

@@ -48,6 +48,7 @@ def test_all_of_scikit_learns_checks() -> None:
     assert sum(each["status"] == "passed" for each in results) >= 50
 
 
+@pytest.mark.slow
 def test_better_than_a_support_vector_machine() -> None:
     """The last of the five folds of the documented result, which is the hardest; vectors, default settings."""
     X, y = load_digits(return_X_y=True)

@@ -10,7 +10,10 @@ import pytest
 from deepsup.trainer.report import write_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed (Debian: apt-get install chromium)")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed (Debian: apt-get install chromium)"),
+]
 
 FIGURES = """() => [...document.querySelectorAll('figure svg, img')].map(element => {
     const box = element.getBoundingClientRect();

@@ -196,6 +196,7 @@ def test_thresholds_of_another_model_are_refused(
     assert "cannot read" in failure(["predict", str(tmp_path / "run"), "x.png", "--early"], capsys)
 
 
+@pytest.mark.slow
 def test_a_run_without_companions_and_one_without_validation(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
