@@ -11,9 +11,9 @@ from deepsup.trainer.report import _insight_figures as insight_figures
 from deepsup.trainer.report import _layer_figures as layers
 from deepsup.trainer.report import _method_figures as methods
 from deepsup.trainer.report import _training_figures as training
+from deepsup.trainer.report._html import PageTable, Section
 from deepsup.trainer.report._labels import NONE, shown
 from deepsup.trainer.report._next_commands import compare_again, compare_own, is_own_data, more_images
-from deepsup.trainer.report._page import PageTable, Section
 from deepsup.trainer.report._read import Comparison, RunRecord
 from deepsup.trainer.report._run_page import (
     BY_LAYER,

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from deepsup.trainer.data import palette
+from deepsup.trainer.report._html import PageTable, Picture, Section
 from deepsup.trainer.report._insight_figures import picture_uri
-from deepsup.trainer.report._page import PageTable, Picture, Section
 from deepsup.trainer.report._read import RunRecord
 from deepsup.trainer.report._style import MOST_PICTURES, number
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from deepsup.errors import RunError
 from deepsup.io import folder_below
+from deepsup.trainer.report._html import PageTable, Picture, Section
 from deepsup.trainer.report._insight_figures import picture_uri
 from deepsup.trainer.report._labels import NONE
-from deepsup.trainer.report._page import PageTable, Picture, Section
 from deepsup.trainer.report._read import RunRecord, read_run
 from deepsup.trainer.report._style import (
     MOST_PICTURES,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from deepsup.io import write_whole
+from deepsup.trainer.report._html import PageTable, Section, write_page
 from deepsup.trainer.report._layer_figures import draw_agreement
-from deepsup.trainer.report._page import PageTable, Section, write_page
 from deepsup.trainer.report._read import RunRecord
 from deepsup.trainer.report._run_page import BY_LAYER, FIRST_RIGHT, mistakes, percent, plain
 from deepsup.trainer.report._style import SUPERVISED, WIDTH, Drawing, tidy

@@ -10,8 +10,8 @@ from deepsup.trainer.report import _layer_figures as layers
 from deepsup.trainer.report import _training_figures as training
 from deepsup.trainer.report._dense_page import dense_sections
 from deepsup.trainer.report._exit_page import exit_section
+from deepsup.trainer.report._html import PageTable, Picture, Section
 from deepsup.trainer.report._labels import NONE, shown
-from deepsup.trainer.report._page import PageTable, Picture, Section
 from deepsup.trainer.report._read import RunRecord
 from deepsup.trainer.report._style import MOST_PICTURES, number
 from deepsup.trainer.runs import shares_line

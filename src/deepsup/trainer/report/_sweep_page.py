@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from deepsup.trainer.report import _sweep_figures as figures
+from deepsup.trainer.report._html import PageTable, Section
 from deepsup.trainer.report._labels import NONE, shown
-from deepsup.trainer.report._page import PageTable, Section
 from deepsup.trainer.report._read import SweepRecord
 from deepsup.trainer.report._run_page import percent
 from deepsup.trainer.report._style import MOST_LINES, number

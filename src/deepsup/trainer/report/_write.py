@@ -9,9 +9,9 @@ from pathlib import Path
 from deepsup.errors import RunError
 from deepsup.io import Budget, faults_named
 from deepsup.trainer.report._comparison_page import comparison_lead, comparison_sections, comparison_title
+from deepsup.trainer.report._html import Section, write_page
 from deepsup.trainer.report._labels import labelled, unique_names
 from deepsup.trainer.report._method_figures import draw_sizes
-from deepsup.trainer.report._page import Section, write_page
 from deepsup.trainer.report._read import Comparison, RunRecord, SweepRecord, read_comparison, read_run, read_sweep
 from deepsup.trainer.report._run_page import run_lead, run_sections, run_title, several_lead, side_by_side
 from deepsup.trainer.report._sweep_page import sweep_lead, sweep_sections, sweep_title
