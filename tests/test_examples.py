@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-SLOW = {"early_exits", "export_onnx", "scikit_learn", "segmentation"}
-"""Other tests run a short form of these."""
+SLOW = {"early_exits", "export_onnx", "finetune_timm", "hugging_face_resnet", "scikit_learn", "segmentation"}
+"""Other tests run a short form of these, or supervise models of the same kind."""
 EXAMPLES = [
     pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem in SLOW))
     for path in sorted((Path(__file__).parents[1] / "examples").glob("*.py"))

@@ -87,7 +87,9 @@ def test_a_resume_with_other_threads_says_so_once(
 
 
 @pytest.mark.parametrize(
-    "words", [["inspect"], ["exits", "--batch-sizes", "1"], ["report"]], ids=lambda words: words[0]
+    "words",
+    [["inspect"], pytest.param(["exits", "--batch-sizes", "1"], marks=pytest.mark.slow), ["report"]],
+    ids=lambda words: words[0],
 )
 def test_a_full_disk_advises_what_a_verb_has(
     words: list[str], small: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

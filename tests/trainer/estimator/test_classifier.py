@@ -101,6 +101,7 @@ def test_two_classes_and_words(digits: tuple[np.ndarray, np.ndarray]) -> None:
     assert classifier.score(X, words) > 0.9
 
 
+@pytest.mark.slow
 def test_in_a_pipeline_a_search_and_in_parallel(digits: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = digits
     search = GridSearchCV(make_pipeline(PCA(10), quick()), {"deeplysupervisedclassifier__lr": [1e-6, 0.003]}, cv=2).fit(
