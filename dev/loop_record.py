@@ -206,7 +206,7 @@ def solve(out: Path) -> None:
             if not any((run["name"], run["seed"]) == (name, seed) for run in runs):
                 runs.append({"name": name, "seed": seed, "updates": updates_to_solve(alpha, seed, parts)})
                 out.write_text(json.dumps(done, indent=1) + "\n")
-                print(runs[-1], flush=True)  # noqa: T201
+                print(runs[-1], flush=True)  # noqa: T201 - a script
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:

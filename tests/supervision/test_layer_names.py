@@ -68,7 +68,7 @@ def test_numbers_count_the_layers_of_a_sequence() -> None:
         (["h.0", "h.*"], r"at names 'h\.0' more than once, by 'h\.0' and by 'h\.\*'"),
         ("re:norm|unembed", r"layer 'unembed' returns the output itself"),
         ("unem*", r"layer 'unembed' returns the output itself or runs after it"),
-        (lambda name, layer: False, "at=<lambda> chooses no layer of LanguageModel; expected one of"),  # noqa: ARG005
+        (lambda name, layer: False, "at=<lambda> chooses no layer of LanguageModel; expected one of"),  # noqa: ARG005 - as at= calls it
     ],
 
 )  # fmt: skip
@@ -176,7 +176,7 @@ def test_a_layer_with_two_names_is_tapped_once() -> None:
         ("odd.x#1", r"layer 'odd\.x#1' has a name that stands for call 1 of a layer 'odd\.x'.*; rename it"),
         (b"a", "at=b'a'; expected layer names"),
         (torch.tensor(1), r"at=tensor\(1\); expected layer names"),
-        (lambda name: True, r"at=<lambda> fails \(TypeError: .*at=lambda name, layer"),  # noqa: ARG005
+        (lambda name: True, r"at=<lambda> fails \(TypeError: .*at=lambda name, layer"),  # noqa: ARG005 - as at= calls it
     ],
 )
 def test_names_that_are_ambiguous_or_none(at: Any, message: str) -> None:

@@ -17,7 +17,7 @@ _PYTHONS: Any = vars(pickle)["_Unpickler"]
 """The unpickler that is written in Python: its steps can be checked."""
 
 
-class PlainUnpickler(_PYTHONS):  # type: ignore[misc]
+class PlainUnpickler(_PYTHONS):  # type: ignore[misc] # it has no types
     """Reads lists, dictionaries, bytes, strings and numbers; a subclass says in ``find_class`` what else there may be.
 
     A dictionary's keys must be of ``KEYS``: others may take for ever to hash, such as a pair of twice the same pair of

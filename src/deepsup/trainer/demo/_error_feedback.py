@@ -76,7 +76,8 @@ def rows_of(layer: nn.Linear | nn.Conv2d, given: Tensor) -> Tensor:
     rows = given
     if isinstance(layer, nn.Conv2d):
         kept = given[:: max(1, given.shape[0] * given.shape[2] * given.shape[3] // (8 * MOST_ROWS))]
-        rows = F.unfold(kept, layer.kernel_size, layer.dilation, layer.padding, layer.stride).mT  # type: ignore[arg-type]
+        padding: Any = layer.padding  # not a word: can_have_feedback
+        rows = F.unfold(kept, layer.kernel_size, layer.dilation, padding, layer.stride).mT
     rows = rows.reshape(-1, layer.weight[0].numel())
     return rows[:: max(1, len(rows) // MOST_ROWS)].float()
 

@@ -146,7 +146,7 @@ class _Structure(PlainUnpickler):
             return super().find_class(module, name)
         return _ADMITTED[module, name]
 
-    def persistent_load(self, pid: Any) -> Any:  # noqa: ARG002
+    def persistent_load(self, pid: Any) -> Any:  # noqa: ARG002 - the name of the base class
         return _Value()
 
 
